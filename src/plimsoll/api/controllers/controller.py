@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -38,6 +39,7 @@ REPLACED = (404, 409, 422)  # the object is gone, or another one has its name
 FAULTS = (PlimsollError, msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 log = logging.getLogger(__name__)
+_Read = TypeVar("_Read")
 
 
 class Controller:
@@ -152,8 +154,13 @@ class ControllerContext:
     def documents(self, prefix: str) -> list[JsonObject]:
         return [read(record) for record in self.store.list(prefix)[1]]
 
+    async def each(self, prefix: str) -> AsyncIterator[JsonObject]:
+        """The same one by one: thousands of them take long, so requests are served meanwhile."""
+        async for record in in_slices(self.store.list(prefix)[1]):
+            yield read(record)
+
     async def pods(self, prefix: str = "/pods/") -> AsyncIterator[Pod]:
-        """Stored pods as the rules read them. Thousands of them take long, so other requests are served meanwhile."""
+        """Stored pods as the rules read them, in the same way."""
         async for record in in_slices(self.store.list(prefix)[1]):
             yield pod_from_json(record.body)
 
@@ -211,6 +218,28 @@ class ControllerContext:
         metadata = document["metadata"]
         where = (metadata["name"], metadata.get("namespace", ""))
         return await self.attempt(request.delete(resource, *where, uid=metadata["uid"]), REPLACED)
+
+
+class NamespacePods(Generic[_Read]):
+    """The pods of a namespace as a controller reads them, decoded once per version; requests are served meanwhile."""
+
+    def __init__(self, context: ControllerContext, decode: Callable[[bytes], _Read]) -> None:
+        self._context, self._decode = context, decode
+        self._known: dict[str, dict[str, tuple[Record, _Read]]] = {}  # by namespace and key
+
+    async def of(self, namespace: str) -> AsyncIterator[_Read]:
+        known, found = self._known.setdefault(namespace, {}), {}
+        async for record in in_slices(self._context.store.list(f"/pods/{namespace}/")[1]):
+            entry = known.get(record.key)
+            if entry is None or entry[0] is not record:
+                entry = record, self._decode(record.body)
+            found[record.key] = entry
+            yield entry[1]
+        if namespace in self._known:
+            self._known[namespace] = found
+
+    def forget(self, namespace: str) -> None:
+        self._known.pop(namespace, None)
 
 
 def difference(before: JsonObject, after: JsonObject) -> JsonObject:

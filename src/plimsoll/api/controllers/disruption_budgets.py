@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plimsoll.api.controllers.controller import Controller, ControllerContext, namespace_of
+import msgspec
+
+from plimsoll.aio import in_slices
+from plimsoll.api.controllers.controller import Controller, ControllerContext, NamespacePods, namespace_of
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.disruption_budgets import budget_status
@@ -22,15 +25,18 @@ def controller(context: ControllerContext) -> Controller:
     def budgeted_namespace(key: str, body: bytes) -> Iterable[str]:
         return [namespace for namespace in namespace_of(key, body) if context.store.count(f"{PREFIX}{namespace}/")]
 
+    known = NamespacePods(context, _facts)  # of namespaces with budgets
+
     async def reconcile(namespace: str) -> float | None:
-        budgets = context.documents(f"{PREFIX}{namespace}/")
+        budgets = [each async for each in context.each(f"{PREFIX}{namespace}/")]
         if not budgets:
+            known.forget(namespace)
             return None
-        active = [pod for pod in context.documents(f"/pods/{namespace}/") if is_active(pod)]
+        active = [pod async for pod in known.of(namespace) if is_active(pod)]
         for document in budgets:
             selector = from_document(document, PodDisruptionBudget).spec.selector
-            pods = [pod for pod in active if selects(selector, pod["metadata"].get("labels"))]
-            status = budget_status(document, pods, _expected(context, namespace, pods))
+            pods = [pod async for pod in in_slices(active) if selects(selector, pod["metadata"].get("labels"))]
+            status = budget_status(document, pods, await _expected(context, namespace, pods))
             before = document.get("status") or {}
             if any(before.get(name) != value for name, value in status.items()):
                 await context.patch_status(BUDGETS, document, status)
@@ -40,10 +46,20 @@ def controller(context: ControllerContext) -> Controller:
     return Controller("disruption-budgets", context.store, sources, reconcile)
 
 
+def _facts(body: bytes) -> JsonObject:
+    """What the rules of budgets read of a pod."""
+    pod = msgspec.json.decode(body)
+    return {part: {name: value for name, value in (pod.get(part) or {}).items() if name in _READ} for part in _PARTS}
+
+
+_PARTS, _READ = (
+    ("metadata", "status"),
+    frozenset({"labels", "ownerReferences", "deletionTimestamp", "phase", "conditions"}),
+)
 _SCALED = ("apps/replicasets", "apps/statefulsets", "/replicationcontrollers")
 
 
-def _expected(context: ControllerContext, namespace: str, pods: list[JsonObject]) -> int:
+async def _expected(context: ControllerContext, namespace: str, pods: list[JsonObject]) -> int:
     """The desired replicas of the pods' controllers, and one for each pod without one that has replicas.
 
     The pods of a deployment's ReplicaSets are as many as the deployment says, also while it rolls out.
@@ -52,7 +68,7 @@ def _expected(context: ControllerContext, namespace: str, pods: list[JsonObject]
     scaled: dict[str, JsonObject] = {}
     known: set[str] = set()
     for prefix in _SCALED if owners else ():
-        for each in context.documents(f"{prefix}/{namespace}/"):
+        async for each in context.each(f"{prefix}/{namespace}/"):
             if each["metadata"]["uid"] in owners:
                 known.add(each["metadata"]["uid"])
                 top = _deployment(context, namespace, each) or each

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.api.controllers.controller import Controller, ControllerContext
+from plimsoll.api.controllers.controller import Controller, ControllerContext, NamespacePods
 from plimsoll.kube import request
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.endpoints import (
@@ -25,7 +25,6 @@ from plimsoll.rules.controllers.endpoints import (
 )
 from plimsoll.rules.controllers.mirrored_endpoints import MIRRORING_CONTROLLER, is_mirrored, mirrored
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.store.records import Record
 
 ENDPOINTS = ResourcePath("/api/v1", "endpoints", "Endpoints")
 SLICES = ResourcePath("/apis/discovery.k8s.io/v1", "endpointslices", "EndpointSlice")
@@ -49,33 +48,11 @@ class _Labelled(msgspec.Struct):
 _LABELLED = msgspec.json.Decoder(_Labelled)
 
 
-class _Pods:
-    """Pods as the rules read them, decoded once per version; only of namespaces with services."""
-
-    def __init__(self, context: ControllerContext) -> None:
-        self._context = context
-        self._known: dict[str, dict[str, tuple[Record, ServedPod]]] = {}  # by namespace and key
-
-    def selected_by(self, service: JsonObject) -> list[ServedPod]:
-        namespace = service["metadata"]["namespace"]
-        known, found = self._known.get(namespace, {}), {}
-        for record in self._context.store.list(f"{PODS_PREFIX}{namespace}/")[1]:
-            entry = known.get(record.key)
-            if entry is None or entry[0] is not record:
-                entry = record, _POD.decode(record.body)
-            found[record.key] = entry
-        self._known[namespace] = found
-        return [pod for _, pod in found.values() if selected(service, pod.metadata.labels)]
-
-    def forget(self, namespace: str) -> None:
-        self._known.pop(namespace, None)
-
-
-def slices_of(context: ControllerContext, namespace: str, name: str, manager: str) -> list[JsonObject]:
+async def slices_of(context: ControllerContext, namespace: str, name: str, manager: str) -> list[JsonObject]:
     """The slices of a service that this controller manages."""
     own = {SERVICE_NAME: name, MANAGED_BY: manager}
-    found = context.documents(f"{SLICES_PREFIX}{namespace}/")
-    return [each for each in found if own.items() <= (each["metadata"].get("labels") or {}).items()]
+    found = context.each(f"{SLICES_PREFIX}{namespace}/")
+    return [each async for each in found if own.items() <= (each["metadata"].get("labels") or {}).items()]
 
 
 async def carry_out(context: ControllerContext, plan: SlicePlan, namespace: str) -> None:
@@ -105,7 +82,7 @@ def mirroring(context: ControllerContext) -> Controller:
         found, service = context.document(key), context.document(f"{SERVICES_PREFIX}{namespace}/{name}")
         if service is not None and (service.get("spec") or {}).get("selector"):
             return None
-        existing = slices_of(context, namespace, name, MIRRORING_CONTROLLER)
+        existing = await slices_of(context, namespace, name, MIRRORING_CONTROLLER)
         if found is not None and is_mirrored(found, service):
             await carry_out(context, mirrored(found, existing), namespace)
         else:
@@ -118,7 +95,7 @@ def mirroring(context: ControllerContext) -> Controller:
 
 def controller(context: ControllerContext) -> Controller:
     selecting: dict[str, dict[str, JsonObject]] = {}  # namespace → key → service with a selector
-    pods = _Pods(context)
+    pods = NamespacePods(context, _POD.decode)  # of namespaces with services
 
     def of_service(key: str, body: bytes) -> Iterable[str]:
         namespace = key.split("/")[2]
@@ -154,9 +131,6 @@ def controller(context: ControllerContext) -> Controller:
         nodes = context.documents("/nodes/")
         return {node["metadata"]["name"]: (node["metadata"].get("labels") or {}).get(ZONE, "") for node in nodes}
 
-    def own_slices(namespace: str, name: str) -> list[JsonObject]:
-        return slices_of(context, namespace, name, SLICE_CONTROLLER)
-
     async def reconcile(key: str) -> float | None:
         _, _, namespace, name = key.split("/")
         service = context.document(key)
@@ -167,8 +141,9 @@ def controller(context: ControllerContext) -> Controller:
         spec = service.get("spec") or {}
         if not spec.get("selector") or spec.get("type") == "ExternalName":
             return None
-        chosen = pods.selected_by(service)
-        await carry_out(context, slices(service, chosen, zones(), own_slices(namespace, name)), namespace)
+        chosen = [pod async for pod in pods.of(namespace) if selected(service, pod.metadata.labels)]
+        existing = await slices_of(context, namespace, name, SLICE_CONTROLLER)
+        await carry_out(context, slices(service, chosen, zones(), existing), namespace)
         await write_endpoints(service, chosen)
         return None
 

@@ -109,10 +109,10 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
                 prefix = prefixes.get(name)
                 used[name] = str(context.store.count(f"{prefix}{namespace}/")) if prefix else "0"
             if any(map(bounds_claims, hard)):
-                claims = context.documents(f"/persistentvolumeclaims/{namespace}/")
+                claims = [each async for each in context.each(f"/persistentvolumeclaims/{namespace}/")]
                 used |= claims_used(from_document(document, ResourceQuota), claims)
             if SERVICE_COUNTS & hard.keys():
-                used |= services_used(context.documents(f"/services/{namespace}/"), hard)
+                used |= services_used([each async for each in context.each(f"/services/{namespace}/")], hard)
             if context.store.is_shared:
                 used = with_charges(document, used)
                 is_pending |= charges[document["metadata"]["uid"]].is_pending

@@ -80,7 +80,7 @@ def controller(context: ControllerContext, pods: Orphans, revisions: Orphans, cl
     async def set_claim_owners(document: JsonObject, own: Sequence[JsonObject]) -> None:
         pods = {each["metadata"]["name"]: each for each in own}
         name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
-        for claim in context.documents(f"{CLAIMS_PREFIX}{namespace}/"):
+        async for claim in context.each(f"{CLAIMS_PREFIX}{namespace}/"):
             pod = pods.get(f"{name}-{ordinal_of_claim(document, claim)}")
             owners = claim_owners(document, claim, pod, owner.reference(document))
             if owners is not None:

@@ -6,6 +6,7 @@ decode → metadata → defaults → managedFields → admission → prepare →
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from plimsoll.api.admission.chain import (
     admitted_claim,
@@ -152,7 +153,7 @@ async def prepared(
     check_create(cluster, call, new)
     check_grant(cluster, call, new)
     rules = strategy(resource)
-    new = rules.prepared_for_create(new, context)
+    new = await off_loop(cluster, call, len(call.body), partial(rules.prepared_for_create, new, context))
     hooked = has_hooks(cluster, resource)
     if hooked:
         new = await with_mutations(cluster, call, options, new, None, tracked=tracked)
@@ -177,7 +178,7 @@ async def prepared(
             await give_back(cluster, resource, new, None)
             raise
     if options.field_validation != "Ignore":
-        call.warnings += rules.warnings(new)
+        call.warnings += await off_loop(cluster, call, len(call.body), partial(rules.warnings, new))
     return new
 
 

@@ -27,7 +27,14 @@ from plimsoll.api.machinery.status import (
     unsupported_patch,
 )
 from plimsoll.codec.golang.fmt import go_printed
-from plimsoll.codec.patch.json_patch import PatchError, apply_json_patch, apply_merge_patch, patch_problems, read_patch
+from plimsoll.codec.patch.json_patch import (
+    MAX_COPIED_BYTES,
+    PatchError,
+    apply_json_patch,
+    apply_merge_patch,
+    patch_problems,
+    read_patch,
+)
 from plimsoll.codec.patch.server_side_apply import ApplyConflictError, ApplyError, apply_server_side
 from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.decode import MAX_DEPTH, DecodeError, decode_document
@@ -57,7 +64,13 @@ async def patch(cluster: Cluster, call: ApiCall) -> Response:
         check_place(document.get("metadata") or {}, info.namespace, info.name, namespaced=info.resource.namespaced)
         return document, False
 
-    return await write(cluster, call, options, mutate)
+    return await write(cluster, call, options, mutate, growth_bytes=growth_bytes(call))
+
+
+def growth_bytes(call: ApiCall) -> int:
+    """How much a patch may add to an object beyond its own size: only `copy` does, perhaps written with escapes."""
+    may_copy = b"copy" in call.body or b"\\u" in call.body
+    return MAX_COPIED_BYTES if may_copy and media_type(call.content_type) == JSON_PATCH else 0
 
 
 def _patch_type(call: ApiCall) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plimsoll.api.handlers.patch import patcher
+from plimsoll.api.handlers.patch import growth_bytes, patcher
 from plimsoll.api.handlers.update import write
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -95,5 +95,5 @@ async def write_scale(cluster: Cluster, call: ApiCall) -> Response:
         changed["metadata"] = {**live["metadata"], "resourceVersion": version or live["metadata"]["resourceVersion"]}
         return changed, False
 
-    answer = await write(cluster, call, options, mutate)
+    answer = await write(cluster, call, options, mutate, growth_bytes=growth_bytes(call))
     return Response(answer.code, line(scale_of(document_of(answer.body), info.resource)), is_ready=True)

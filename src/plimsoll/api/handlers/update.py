@@ -59,7 +59,6 @@ from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.patch.managed_fields import same_but_times, track_update
 from plimsoll.codec.schema.custom import served
 from plimsoll.errors import FieldError
-from plimsoll.rules.access.rbac import GROUP as RBAC
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Delete, Record
 
@@ -102,15 +101,16 @@ class _Stepped(msgspec.Struct, frozen=True):
     version: int
     old: JsonObject
     new: JsonObject
-    is_same: bool
 
 
 class _OutdatedError(Exception):
     """The object has changed since the step was computed."""
 
 
-async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: Mutation) -> Response:
-    """Read, mutate, check and write one object as a single step."""
+async def write(
+    cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: Mutation, *, growth_bytes: int = 0
+) -> Response:
+    """Read, mutate, check and write one object as a single step; `growth_bytes`: by so many the object may grow."""
     info, resource = call.info, call.info.resource
     keys = [key(resource, info.namespace, info.name)]
     if resource.storage == "pods" and info.subresource in ("", "resize"):
@@ -121,10 +121,15 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     claimed: list[str] = []  # addresses of a service
     ahead: _Stepped | None = None
 
-    def step(record: Record) -> _Stepped:
+    def propose(record: Record) -> tuple[JsonObject, JsonObject, list[FieldError], bool]:
         old = decoded(record)
-        new = _step(cluster, call, options, old, mutate)
-        return _Stepped(record.version, old, new, _same(old, new))
+        return old, *_proposed(cluster, call, options, old, mutate)
+
+    def step(record: Record) -> _Stepped:
+        old, new, errors, _ = propose(record)
+        new = _admitted(cluster, call, old, new)
+        _check(cluster, call, old, new, errors)
+        return _Stepped(record.version, old, new)
 
     def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:
         bodies.clear()  # of a decision that another server has overtaken
@@ -135,8 +140,10 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
             raise _OutdatedError
         stepped = ahead or step(record)
         old, new = stepped.old, stepped.new
+        if not hooked:
+            new = _accepted(cluster, call, options, old, new)
         nothing: list[Decision] = [None] * len(keys)
-        if stepped.is_same:
+        if _same(old, new):
             bodies.append(record.body)
             return nothing
         check_pod_security(cluster, call, old, new)
@@ -154,29 +161,30 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
             return [Delete(body_of(old, versions[0])), *charges]
         return [body_of(new, versions[0]), *charges]
 
-    async def hooked_step(record: Record, size: int) -> _Stepped:
-        """With webhooks and policies, which need time; if the object changes meanwhile, they are asked again."""
-        old = decoded(record)
-        new, errors, tracked = _proposed(cluster, call, options, old, mutate)
-        new = await with_mutations(cluster, call, options, new, as_served(resource, old), tracked=tracked)
-        checked = partial(_checked, cluster, call, options, old, new, errors)
-        new = checked() if reads_others else await off_loop(cluster, call, size, checked, evaluates=evaluates)
-        # Also of an update that changes nothing: the caller may not be allowed to write the object.
-        await check_hooks(cluster, call, hook_change(call, options, new, as_served(resource, old)))
-        return _Stepped(record.version, old, new, _same(old, new))
+    async def step_ahead(record: Record, size: int) -> _Stepped:
+        """The same before the write, with what needs time: large documents, webhooks and policies.
+
+        If the object changes meanwhile, they are asked again."""
+        old, new, errors, tracked = await off_loop(cluster, call, size, partial(propose, record))
+        new = _admitted(cluster, call, old, new)
+        if hooked:
+            new = await with_mutations(cluster, call, options, new, as_served(resource, old), tracked=tracked)
+        checked = partial(_check, cluster, call, old, new, errors)
+        await off_loop(cluster, call, size, checked, evaluates=evaluates)
+        if hooked:
+            new = _accepted(cluster, call, options, old, new)
+            # Also of an update that changes nothing: the caller may not be allowed to write the object.
+            await check_hooks(cluster, call, hook_change(call, options, new, as_served(resource, old)))
+        return _Stepped(record.version, old, new)
 
     hooked = has_hooks(cluster, resource)
-    # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
-    reads_others = info.subresource == "resize" or resource.group == RBAC
     evaluates = strategy(resource).evaluates()
     for _ in range(_TRIES):
         live = cluster.store.get(keys[0])
-        size = 0 if live is None else len(live.body) + len(call.body)
+        size = 0 if live is None else len(live.body) + max(len(call.body), growth_bytes)
         try:
-            if hooked and live is not None:
-                ahead = await hooked_step(live, size)
-            elif live is not None and (size > AT_ONCE_BYTES or evaluates) and not reads_others:
-                ahead = await off_loop(cluster, call, size, partial(step, live), evaluates=evaluates)
+            if live is not None and (hooked or evaluates or size > AT_ONCE_BYTES):
+                ahead = await step_ahead(live, size)
             written = await cluster.store.change_many(keys, decide)
         except _OutdatedError:
             continue
@@ -201,16 +209,13 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     raise conflict(resource, info.name)
 
 
-def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, mutate: Mutation) -> JsonObject:
-    """The new version, checked; raises StatusError."""
-    new, errors, _ = _proposed(cluster, call, options, old, mutate)
-    return _checked(cluster, call, options, old, new, errors)
-
-
 def _proposed(
     cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, mutate: Mutation
 ) -> tuple[JsonObject, list[FieldError], bool]:
-    """The new version before it is validated, what is wrong with its metadata, and whether its owners are set."""
+    """The new version before it is validated, what is wrong with its metadata, and whether its owners are set.
+
+    It reads no other object, so a worker may do it, and so may `_check`.
+    """
     info, resource = call.info, call.info.resource
     kind, context, rules = kind_of(resource), write_context(cluster), strategy(resource)
     live = as_served(resource, old)
@@ -226,27 +231,34 @@ def _proposed(
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
     check_update(call, old, new)
     new = _prepared(rules, info.subresource, live, new, context)
-    check_grant(cluster, call, new, old)
     if not tracked:
         new = track_update(kind, live, new, options.field_manager, info.subresource, context.now)
     if resource.group == "events.k8s.io":
         new = as_core(new)
     if resource.storage == "pods" and not info.subresource:
         new = admitted_pod_update(old, new)
-    elif info.subresource == "resize":
-        new = limit_ranged_resize(cluster, old, new)
     return new, errors, tracked
 
 
-def _checked(
-    cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, new: JsonObject, errors: list[FieldError]
-) -> JsonObject:
+def _admitted(cluster: Cluster, call: ApiCall, old: JsonObject, new: JsonObject) -> JsonObject:
+    """As roles and limit ranges have it; raises StatusError."""
+    check_grant(cluster, call, new, old)
+    return limit_ranged_resize(cluster, old, new) if call.info.subresource == "resize" else new
+
+
+def _check(cluster: Cluster, call: ApiCall, old: JsonObject, new: JsonObject, errors: list[FieldError]) -> None:
+    """Raises StatusError."""
     info, resource, rules = call.info, call.info.resource, strategy(call.info.resource)
     errors = errors + _errors(rules, info.subresource, old, new, write_context(cluster))
     if resource.storage != "pods":
         errors += object_errors(resource, new["metadata"])
     if errors:
         raise invalid_object(resource, info.name, errors)
+
+
+def _accepted(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, new: JsonObject) -> JsonObject:
+    """What other objects leave room for, with addresses and generation; raises StatusError, UnclaimedError."""
+    info, resource, rules = call.info, call.info.resource, strategy(call.info.resource)
     if info.subresource == "resize":
         check_limit_ranges_on_resize(cluster, old, new)
         check_capacity(cluster, old, new)

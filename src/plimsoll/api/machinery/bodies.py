@@ -20,9 +20,10 @@ from plimsoll.codec.yaml.reader import YamlError
 from plimsoll.codec.yaml.reader import read_body as read_yaml
 from plimsoll.rules.model.json_object import JsonObject
 
-# Of a body that is read at once: a few milliseconds. YAML is some fifty times as slow as JSON, and with aliases a small
-# text may become a large document.
-AT_ONCE_BYTES, YAML_AT_ONCE_BYTES = 64 * 1024, 4 * 1024
+# Of an object that is read and written at once: its defaults, owners and rules take a millisecond for each of them, and
+# more if it has many containers. YAML is some fifty times as slow as JSON to read, and with aliases a small text may
+# become a large document.
+AT_ONCE_BYTES, YAML_AT_ONCE_BYTES = 16 * 1024, 4 * 1024
 MAX_CONTAINERS = 200_000  # objects and lists: creating them is one step of the JSON decoder, which nothing interrupts
 _Read = TypeVar("_Read")
 

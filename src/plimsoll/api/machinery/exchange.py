@@ -111,6 +111,7 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = dict[bytes, bytes]
 
 _PIECE_BYTES = 256 * 1024
+_DIGITS = 18
 BODY_S = 60.0  # for a client to send its body
 
 
@@ -144,10 +145,17 @@ class Exchange:
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
 
-    async def body(self, limit_bytes: int) -> bytes:
+    def expected_bytes(self, limit_bytes: int) -> int:
+        """The size of the body, at most. Raises 413."""
         declared = self.headers.get(b"content-length", b"")
-        if declared.isdigit() and int(declared) > limit_bytes:
+        if not declared.isdigit():
+            return limit_bytes if b"transfer-encoding" in self.headers else 0
+        if len(declared) > _DIGITS or int(declared) > limit_bytes:
             raise self._too_large(limit_bytes)
+        return int(declared)
+
+    async def body(self, limit_bytes: int) -> bytes:
+        self.expected_bytes(limit_bytes)
         if self.wire is not None and (whole := self.wire.whole_body()) is not None:
             if len(whole) > limit_bytes:
                 raise self._too_large(limit_bytes)

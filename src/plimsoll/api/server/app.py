@@ -22,11 +22,12 @@ from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPages, send_page
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.handlers.list import make_consistent
+from plimsoll.api.handlers.patch import growth_bytes
 from plimsoll.api.handlers.watch import WatchStream, divide_watches
 from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
 from plimsoll.api.machinery.call import ApiCall, Response, warning_headers
-from plimsoll.api.machinery.cluster import Cluster, Limits, prefix
+from plimsoll.api.machinery.cluster import Cluster, Limits
 from plimsoll.api.machinery.encoding import as_yaml
 from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
 from plimsoll.api.machinery.metrics import RequestMetrics
@@ -44,7 +45,8 @@ from plimsoll.api.machinery.status import (
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, INDEX_HOOKS, bootstrap
-from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
+from plimsoll.api.server.costs import is_long_write, objects_read
+from plimsoll.api.server.fairness import LONG_OBJECTS, NO_SEAT, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.health import faults
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.shared_store import became_newer, handled, refusal_by_store
@@ -255,7 +257,7 @@ class App:
         form = accepted_form(request.header(b"accept"), is_list=is_list, has_views=has_views)
         if info.verb == "watch":
             async with self.fairness.watch(user):
-                seat = await self.fairness.take_seat(user, self._objects_read(info))
+                seat = await self.fairness.take_seat(user, objects_read(self.cluster, info))
                 try:
                     if not info.option("resourceVersion"):
                         await make_consistent(self.cluster, call)
@@ -264,12 +266,19 @@ class App:
                 finally:
                     seat.leave()
             return
+        reads, size, limit_bytes = objects_read(self.cluster, info), 0, 0
         if info.verb not in ("get", "list"):
             is_review = not info.resource.storage and not is_exempt(user)
-            call.body = await request.body(limits.review_bytes if is_review else limits.body_bytes)
-        is_long = bool(call.body) and not is_exempt(user) and "yaml" in call.content_type
-        seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1 if is_long else self._objects_read(info))
+            limit_bytes = limits.review_bytes if is_review else limits.body_bytes
+            size = request.expected_bytes(limit_bytes)
+            if is_long_write(self.cluster, info, size, call.content_type):
+                reads = LONG_OBJECTS + 1
+        seat = await self.fairness.take_seat(user, reads, size)  # before the body is read
         try:
+            if limit_bytes:
+                call.body = await request.body(limit_bytes)
+                if seat is NO_SEAT and growth_bytes(call):
+                    seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1, size)
             answer = await handled(self.cluster, call, form, self.options.handlers)
             if len(answer.body) > PIECE_BYTES:
                 seat.leave()
@@ -277,19 +286,6 @@ class App:
             await self._send(request, call, answer, form)
         finally:
             seat.leave()
-
-    def _objects_read(self, info: RequestInfo) -> int:
-        """How many objects the request reads, at most: an estimate of its cost."""
-        if info.verb not in COLLECTION_VERBS:
-            return 1
-        if not info.resource.storage:
-            return LONG_OBJECTS + 1  # computed from others: the metrics of all pods
-        count = self.cluster.store.count(prefix(info.resource, info.namespace))
-        limit = info.option("limit")
-        selects = info.option("labelSelector") or info.option("fieldSelector")
-        if info.verb == "list" and not selects and limit.isdecimal() and len(limit) < 9 and int(limit):
-            return min(count, int(limit))
-        return count
 
     async def _send(self, request: Exchange, call: ApiCall, answer: Response, form: MediaType) -> None:
         info = call.info

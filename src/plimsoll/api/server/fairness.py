@@ -5,8 +5,9 @@ only a rate, which is high. Everyone else, and all without credentials together,
 
 - in rate: a token bucket, from which a request that reads many objects takes more. A request above the rate gets its
   429 after a pause, so a client that does not wait cannot keep the server busy with refusals;
-- in seats: a few long requests (lists, watches that begin with a list) at a time; more wait, in the order of arrival,
-  up to a number and a time;
+- in seats: a few long requests (lists, watches that begin with a list, large bodies, writes of large objects) at a
+  time; more wait, in the order of arrival, up to a number and a time. A body is read when its request has a seat, so
+  few are in memory; those of all limited users together have a limit;
 - in watches and connections.
 """
 
@@ -56,6 +57,7 @@ class Fairness:
     def __init__(self, limits: Limits, meter: RequestMetrics, rounds: Rounds, clock: Callable[[], float]) -> None:
         self._limits, self._meter, self._rounds, self._clock = limits, meter, rounds, clock
         self._flows: dict[str, Flow] = {}
+        self._held_bytes = 0  # of bodies
 
     async def admit(self, user: User, verb: str) -> None:
         """Count a request against the user's rate. Raises 429."""
@@ -110,8 +112,8 @@ class Fairness:
 
     # --- seats ---
 
-    async def take_seat(self, user: User, objects: int) -> Seat:
-        """For a request that reads this many objects; a long one may have to wait. Raises 429."""
+    async def take_seat(self, user: User, objects: int, body_bytes: int = 0) -> Seat:
+        """For a request that reads this many objects and has such a body; a long one may have to wait. Raises 429."""
         if objects <= LONG_OBJECTS or is_exempt(user):
             return NO_SEAT
         flow, limits = self._flow(user.name, exempt=False), self._limits
@@ -121,7 +123,14 @@ class Fairness:
             await self._wait(flow)
         else:
             await self._refuse(user, self._no_seat(), 5)
-        return Seat(flow)
+        if self._held_bytes + body_bytes > limits.held_bytes:
+            Seat(flow).leave()
+            await self._refuse(user, "too many large request bodies, please try again later", 5)
+        self._held_bytes += body_bytes
+        return Seat(flow, lambda: self._let_go(body_bytes))
+
+    def _let_go(self, body_bytes: int) -> None:
+        self._held_bytes -= body_bytes
 
     async def _wait(self, flow: Flow) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -167,13 +176,14 @@ class Fairness:
 class Seat:
     """A place of a user's long requests, until `leave`, which may be called twice."""
 
-    def __init__(self, flow: Flow | None) -> None:
-        self._flow = flow
+    def __init__(self, flow: Flow | None, let_go: Callable[[], None] = lambda: None) -> None:
+        self._flow, self._let_go = flow, let_go
 
     def leave(self) -> None:
         flow, self._flow = self._flow, None
         if flow is None:
             return
+        self._let_go()
         while flow.waiting:
             place = flow.waiting.popleft()
             if not place.done():

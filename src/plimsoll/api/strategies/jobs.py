@@ -248,11 +248,13 @@ def _exit_code_errors(codes: JsonObject, path: str, names: set[Any]) -> list[Fie
         errors.append(invalid(f"{path}.values", None, "at least one value is required"))
     elif len(values) > _MAX_CODES:
         errors.append(_too_many(f"{path}.values", len(values), _MAX_CODES))
+    seen: set[int] = set()
     for index, value in enumerate(values):
         if operator == "In" and value == 0:
             errors.append(invalid(f"{path}.values[{index}]", value, "must not be 0 for the In operator"))
-        if value in values[:index]:
+        if value in seen:
             errors.append(FieldError("FieldValueDuplicate", f"{path}.values[{index}]", "", value))
+        seen.add(value)
     if values != sorted(values):
         errors.append(invalid(f"{path}.values", msgspec.json.encode(values).decode(), "must be ordered"))
     return errors

@@ -85,12 +85,12 @@ def _retain(result: JsonObject, patch: JsonObject) -> None:
     broken = PatchError("format", "invalid patch format of retainKeys")
     if not isinstance(wanted, list):
         raise broken
+    kept = {name for name in wanted if isinstance(name, str)}
     for name, value in patch.items():
-        if value is not None and not name.startswith((_DELETE_FROM, _SET_ORDER)) and name not in wanted:
+        if value is not None and not name.startswith((_DELETE_FROM, _SET_ORDER)) and name not in kept:
             raise broken
-    for name in list(result):
-        if name not in wanted:
-            del result[name]
+    for name in result.keys() - kept:
+        del result[name]
 
 
 def _merged(live: Any, value: Any, place: _Place, name: str) -> Any:
@@ -146,7 +146,8 @@ def _delete_scalars(result: JsonObject, name: str, unwanted: Any) -> None:
         result.pop(name, None)
     elif isinstance(live, list) and isinstance(unwanted, list) and (live or unwanted):
         _check_types(live, unwanted)
-        result[name] = [member for member in live if member not in unwanted]
+        gone = set(map(_identity, unwanted))
+        result[name] = [member for member in live if _identity(member) not in gone]
 
 
 def _merge_ordered_lists(result: JsonObject, patch: JsonObject, place: _Place) -> None:
@@ -254,6 +255,7 @@ def _merged_list(live: list[Any], patch: list[Any], field: Field) -> list[Any]:
 def _with_element_directives(live: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
     """The live list after the `$patch` elements, and the elements that remain to merge."""
     elements: list[Any] = []
+    deleted: set[bytes] = set()
     replacing = False
     for element in patch:
         directive = element.get(DIRECTIVE)
@@ -262,14 +264,17 @@ def _with_element_directives(live: list[Any], patch: list[Any], merge_key: str) 
         elif directive == "delete":
             if merge_key not in element:
                 raise _no_merge_key(element, merge_key)
-            live = [item for item in live if item.get(merge_key) != element[merge_key]]
+            deleted.add(_identity(element[merge_key]))
         elif directive == "replace":
             replacing = True
         elif directive == "merge":
             raise PatchError("format", "merging lists cannot yet be specified in the patch")
         else:
             raise _bad_directive(directive, element)
-    return (elements, []) if replacing else (live, elements)
+    if replacing:
+        return elements, []
+    kept = [item for item in live if _identity(item.get(merge_key)) not in deleted] if deleted else live
+    return kept, elements
 
 
 def _ordered(merged: list[Any], named: list[Any], live: list[Any], merge_key: str) -> list[Any]:
@@ -293,6 +298,11 @@ def _ordered(merged: list[Any], named: list[Any], live: list[Any], merge_key: st
             result.append(right[right_at])
             right_at += 1
     return result + left[left_at:] + right[right_at:]
+
+
+def _identity(value: Any) -> bytes:
+    """Equal for equal values of JSON, also for those that cannot be members of a set."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def _positions(elements: list[Any], key: Callable[[Any], Any]) -> dict[Any, int]:

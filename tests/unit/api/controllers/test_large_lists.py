@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
-from plimsoll.api.controllers import pod_gc
-from plimsoll.api.controllers.controller import ControllerContext
+import pytest
+
+from plimsoll.api.controllers import disruption_budgets, endpoints, pod_gc
+from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.server.services import client_of
 from tests.unit.api.api_client import PODS, api, pod
 
 COUNT = 1_000  # decoding them takes several rounds of 2 ms on any machine
+BUDGET = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "none"}}}}
+SERVICE = {"metadata": {"name": "s"}, "spec": {"selector": {"app": "none"}, "ports": [{"port": 80}]}}
 
 
-async def test_the_event_loop_goes_on_while_pods_are_judged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("controller", "key"),
+    [
+        (pod_gc.controller, "all"),
+        (disruption_budgets.controller, "default"),
+        (endpoints.controller, "/services/default/s"),
+    ],
+)
+async def test_the_event_loop_goes_on_while_pods_are_judged(
+    tmp_path: Path, controller: Callable[[ControllerContext], Controller], key: str
+) -> None:
     async with api(tmp_path) as ask:
         for number in range(COUNT):
             await ask.ok("POST", PODS, pod(f"p{number}", {"cpu": "100m", "memory": "64Mi"}))
+        await ask.ok("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", BUDGET)
+        await ask.ok("POST", "/api/v1/namespaces/default/services", SERVICE)
         context = ControllerContext(ask.app.cluster.store, client_of(ask.app, "system:masters"))
-        collecting = asyncio.create_task(pod_gc.controller(context)._reconcile("all"))
+        await controller(context)._reconcile(key)  # which writes; the next one, that knows no pod yet, only reads
+        reading = asyncio.create_task(controller(context)._reconcile(key))
         rounds = 0
-        while not collecting.done():
+        while not reading.done():
             rounds += 1
             await asyncio.sleep(0)
-        await collecting
+        await reading
         assert rounds > 3, "the whole list was read in one piece"

@@ -24,11 +24,12 @@ from tests.unit.api.api_client import PODS, pod
 
 ADMIN = User("admin", frozenset({MASTERS, AUTHENTICATED}))
 EVE = User("eve", frozenset({VIEWERS, AUTHENTICATED}))
+NED = User("ned", frozenset({AUTHENTICATED}))
 NODE = User("system:node:n1", frozenset({NODES, AUTHENTICATED}))
 
 
 def _by_header(_: Any, headers: dict[bytes, bytes]) -> User:
-    return {b"node": NODE, b"eve": EVE}.get(headers.get(b"user-agent", b""), ADMIN)
+    return {b"node": NODE, b"eve": EVE, b"ned": NED}.get(headers.get(b"user-agent", b""), ADMIN)
 
 
 @asynccontextmanager
@@ -217,6 +218,45 @@ async def test_a_user_has_a_number_of_connections_and_an_administrator_any(tmp_p
                 reader, writer = await opened(url)
                 writer.write(request(PODS))
                 code = (await answer(reader))[0]
+
+
+async def test_large_bodies_of_a_user_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred that were never finished took 1.3 GB."""
+    monkeypatch.setattr(fairness_module, "PAUSE_S", 0.01)
+    limits = Limits(user_seats=1, user_waiting=1)
+    async with served(tmp_path, limits) as (app, url), httpx.AsyncClient(base_url=url, timeout=30) as client:
+        group, maps = "rbac.authorization.k8s.io", "/api/v1/namespaces/default/configmaps"
+        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}
+        bound = {
+            "metadata": {"name": "ned"},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "ned"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "ned"}],
+        }
+        roles = f"/apis/{group}/v1/namespaces/default"
+        for path, document in (("roles", {"metadata": {"name": "ned"}, "rules": [rule]}), ("rolebindings", bound)):
+            assert (await client.post(f"{roles}/{path}", json=document)).status_code == 201
+
+        async def begun(name: str, agent: str = "ned") -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
+            body = json.dumps({"metadata": {"name": name}}).rjust(100_000).encode()
+            reader, writer = await opened(url)
+            head = f"POST {maps} HTTP/1.1\r\nHost: x\r\nUser-Agent: {agent}\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body[:50_000])
+            return reader, writer, body[50_000:]
+
+        async def ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rest: bytes) -> int:
+            writer.write(rest)
+            code = (await answer(reader))[0]
+            writer.close()
+            return code
+
+        first, second = await begun("first"), await begun("second")
+        while not ("ned" in app.fairness._flows and app.fairness._flows["ned"].waiting):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        third = await begun("third")
+        assert (await answer(third[0]))[0] == 429
+        third[1].close()
+        assert await ended(*await begun("root", "root")) == 201
+        assert [await ended(*first), await ended(*second)] == [201, 201]
 
 
 async def test_of_connections_without_a_user_the_oldest_goes_first(

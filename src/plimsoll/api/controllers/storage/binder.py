@@ -5,7 +5,7 @@ Nothing makes volumes here: a claim that only a provisioner could satisfy stays 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -30,6 +30,18 @@ CLAIMS_PREFIX, VOLUMES_PREFIX = "/persistentvolumeclaims/", "/persistentvolumes/
 _CLASSES_PREFIX = "storage.k8s.io/storageclasses/"
 _PODS_PREFIX = "/pods/"
 RETRY_S = 15.0  # of claims that stay pending, as in Kubernetes
+
+
+def bound_users(context: ControllerContext, claim: JsonObject) -> Iterator[JsonObject]:
+    """Pods with a node that use the claim; most others are recognized by their text, since decoding takes long."""
+    name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
+    named = b'"claimName":"%b"' % name.encode()
+    for record in context.store.list(f"{_PODS_PREFIX}{namespace}/")[1]:
+        body = record.body
+        if b'"nodeName":"' in body and (named in body or b'"ephemeral":' in body):
+            pod = read(record)
+            if pod["spec"].get("nodeName") and name in claims_of_pod(pod):
+                yield pod
 
 
 def controller(context: ControllerContext, clock: Clock) -> Controller:
@@ -87,12 +99,8 @@ def controller(context: ControllerContext, clock: Clock) -> Controller:
 
     def first_node(claim: JsonObject) -> JsonObject | None:
         """Of a pod that uses the claim and has a node."""
-        namespace = claim["metadata"]["namespace"]
-        for pod in context.documents(f"{_PODS_PREFIX}{namespace}/"):
-            node = (pod.get("spec") or {}).get("nodeName")
-            if node and claim["metadata"]["name"] in claims_of_pod(pod):
-                return context.document(f"/nodes//{node}")
-        return None
+        pod = next(bound_users(context, claim), None)
+        return None if pod is None else context.document(f"/nodes//{pod['spec']['nodeName']}")
 
     async def bind(claim: JsonObject, volume: JsonObject) -> bool:
         metadata, name = claim["metadata"], volume["metadata"]["name"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext
-from plimsoll.api.controllers.storage.binder import CLAIMS, CLAIMS_PREFIX, VOLUMES, VOLUMES_PREFIX
+from plimsoll.api.controllers.storage.binder import CLAIMS, CLAIMS_PREFIX, VOLUMES, VOLUMES_PREFIX, bound_users
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.storage.binding import claims_of_pod
@@ -31,12 +31,9 @@ def controller(context: ControllerContext) -> Controller:
         return [*deleted(key, body), *([f"{VOLUMES_PREFIX}/{name}"] if name else [])]
 
     def is_used(claim: JsonObject) -> bool:
-        metadata = claim["metadata"]
-        for pod in context.documents(f"/pods/{metadata['namespace']}/"):
-            is_done = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-            if not is_done and (pod.get("spec") or {}).get("nodeName") and metadata["name"] in claims_of_pod(pod):
-                return True
-        return False
+        return any(
+            (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed") for pod in bound_users(context, claim)
+        )
 
     async def release(resource: ResourcePath, document: JsonObject, finalizer: str) -> None:
         metadata = document["metadata"]

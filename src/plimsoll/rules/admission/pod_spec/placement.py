@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -144,17 +145,17 @@ def _label_key_errors(term: JsonObject, at: str) -> Iterator[FieldError]:
 
 
 def spread_errors(constraints: Sequence[JsonObject], at: str) -> Iterator[FieldError]:
-    for index, constraint in enumerate(constraints):
+    pairs = [(each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "") for each in constraints]
+    later = Counter(pairs)
+    for index, (constraint, (key, when)) in enumerate(zip(constraints, pairs, strict=True)):
         path = f"{at}[{index}]"
-        key, when = constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or ""
         yield from positive(f"{path}.maxSkew", constraint.get("maxSkew") or 0)
         if not key:
             yield required(f"{path}.topologyKey", "can not be empty")
         yield from one_of(f"{path}.whenUnsatisfiable", when, _WHEN)
-        for other in constraints[index + 1 :]:
-            if (other.get("topologyKey") or "", other.get("whenUnsatisfiable") or "") == (key, when):
-                yield duplicate(f"{path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
-                break
+        later[key, when] -= 1
+        if later[key, when]:
+            yield duplicate(f"{path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
         if (domains := constraint.get("minDomains")) is not None:
             yield from positive(f"{path}.minDomains", domains)
             if when != _WHEN[0]:

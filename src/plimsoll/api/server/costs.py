@@ -1,0 +1,31 @@
+"""What a request costs, estimated before it is answered."""
+
+from __future__ import annotations
+
+from plimsoll.api.machinery.bodies import AT_ONCE_BYTES
+from plimsoll.api.machinery.cluster import Cluster, key, prefix
+from plimsoll.api.machinery.request_info import RequestInfo
+from plimsoll.api.server.authorized import COLLECTION_VERBS
+from plimsoll.api.server.fairness import LONG_OBJECTS
+
+
+def objects_read(cluster: Cluster, info: RequestInfo) -> int:
+    """How many objects the request reads, at most."""
+    if info.verb not in COLLECTION_VERBS:
+        return 1
+    if not info.resource.storage:
+        return LONG_OBJECTS + 1  # computed from others: the metrics of all pods
+    count = cluster.store.count(prefix(info.resource, info.namespace))
+    limit = info.option("limit")
+    selects = info.option("labelSelector") or info.option("fieldSelector")
+    if info.verb == "list" and not selects and limit.isdecimal() and len(limit) < 9 and int(limit):
+        return min(count, int(limit))
+    return count
+
+
+def is_long_write(cluster: Cluster, info: RequestInfo, body_bytes: int, content_type: str) -> bool:
+    """Whether so much is in memory meanwhile, several times as objects, or takes so long, that only a few may run."""
+    if body_bytes > AT_ONCE_BYTES or (body_bytes and "yaml" in content_type):
+        return True
+    live = cluster.store.get(key(info.resource, info.namespace, info.name)) if info.name else None
+    return live is not None and len(live.body) > AT_ONCE_BYTES
