@@ -26,6 +26,10 @@ from plimsoll.rules.resources.cpu import shares_from_weight, weight_linear, weig
 from plimsoll.rules.resources.effective import pod_level_set
 
 KERNEL_DEFAULTS = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.max": "max"}
+# Of cgroups that only the kubelet and the runtime write: a reserved one may have limits of an administrator. systemd
+# sets pids.max of scopes, and some runtimes that of containers.
+_UNLIMITED = {"cpu.max": "max", "memory.limit_in_bytes": "max", "cpu.cfs_quota_us": "max"}
+_MANY_PROCESSES = {"pids.max": "max"}
 PROTECTIONS = ("memory.min", "memory.low")
 LIMITS = frozenset({"memory.max", "cpu.max", "memory.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us"})
 SWAP = frozenset({"memory.swap.max", "memory.memsw.limit_in_bytes"})
@@ -97,8 +101,7 @@ def _differing(view: NodeView, place: Place) -> Iterator[Difference]:
         have = observed.get(file)
         if have is not None and not same_value(file, value, have, view.page_size):
             yield Difference(place, file, value, kept(file, have, view.page_size), written=True)
-    unwritten = {**KERNEL_DEFAULTS, "pids.max": "max"} if place.level == "pod" else KERNEL_DEFAULTS
-    for file, value in unwritten.items():
+    for file, value in _unwritten(place).items():
         have = observed.get(file)
         if file in expected or have is None or same_value(file, value, have, view.page_size):
             continue
@@ -107,6 +110,16 @@ def _differing(view: NodeView, place: Place) -> Iterator[Difference]:
         yield Difference(place, file, value, kept(file, have, view.page_size), written=False)
     if place.level == "container" and view.parsed.config.cpu_manager_policy == "none":
         yield from _pinned(view, place)
+
+
+def _unwritten(place: Place) -> dict[str, str]:
+    match place.cgroup.level:
+        case "reserved":
+            return KERNEL_DEFAULTS
+        case "class" | "pod":
+            return KERNEL_DEFAULTS | _UNLIMITED | _MANY_PROCESSES
+        case _:
+            return KERNEL_DEFAULTS | _UNLIMITED
 
 
 def _pinned(view: NodeView, place: Place) -> Iterator[Difference]:
@@ -137,7 +150,7 @@ def _rule(view: NodeView, each: Difference) -> str:
             return "A08"
         if file == "cpu.weight" and _by_other_formula(each):
             return "A09" if view.weight is not None else ""
-    if place.level == "pod" and file in LIMITS and place.pod is not None and was_resized(place.pod):
+    if place.level == "pod" and each.written and file in LIMITS and place.pod is not None and was_resized(place.pod):
         return "A06"
     return "A01"
 

@@ -181,7 +181,7 @@ RULES = (
     Rule(
         "A17",
         "warning",
-        ("node", "pod"),
+        ("node", "class", "pod"),
         "process limits differ, or do not protect the node",
         "podPidsLimit is the pids.max of every pod. Above the kernel's pid_max it limits nothing: one pod with a fork "
         "bomb stops the whole node.",
