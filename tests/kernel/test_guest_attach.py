@@ -1,4 +1,7 @@
-"""`plimsoll attach` on cgroup v2, in guests: cgroupfs and systemd, runc and crun."""
+"""`plimsoll attach` in guests: on cgroup v2 with cgroupfs and systemd, runc and crun; on cgroup v1 with crun.
+
+crun refuses a v1 machine that has left a controller on cgroup v2, as most have; the v1 guest has none there.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ import pytest
 from plimsoll.runtime.cri.private_containerd.daemon import PROGRAMS
 from tests.kernel import uml
 from tests.kernel.attach_bench import crun_release, skip_reason
-from tests.kernel.guest import Guest, GuestMissingError, required
+from tests.kernel.guest import Guest, GuestMissingError, Result, required
 from tests.kernel.kinds import inner_tests, pytest_argv
 
+LIMIT_S = 900.0  # for a guest that hangs
 CASES = [
     pytest.param(False, "runc", id="cgroupfs-runc", marks=pytest.mark.long),
     pytest.param(True, "runc", id="systemd-runc", marks=pytest.mark.long),
@@ -22,11 +26,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("systemd", "handler"), CASES)
-def test_attach_in_a_guest(
-    systemd: bool, handler: str, exercised: Callable[[str, str], None], subtests: pytest.Subtests
-) -> None:
-    guest = Guest("uml", systemd=systemd, memory_mib=768, disk_mib=768)
+def run_in(guest: Guest, handler: str, tests: str, **environment: str) -> Result:
     if reason := skip_reason():
         pytest.skip(reason)
     if not shutil.which(handler):
@@ -35,10 +35,19 @@ def test_attach_in_a_guest(
         pytest.skip(f"attach in {guest.name}: containerd 2 needs crun 1.9 or newer on PATH")
     try:
         required(PROGRAMS)
-        argv = pytest_argv("tests/kernel/in_guest/test_attach.py")
-        done = uml.run(guest, argv, 400.0, {"PLIMSOLL_CRI_HANDLER": handler, "PATH": os.environ["PATH"]})
+        return uml.run(
+            guest, pytest_argv("-m", "long or not long", tests), LIMIT_S, {"PATH": os.environ["PATH"], **environment}
+        )
     except GuestMissingError as problem:
         pytest.skip(f"attach in {guest.name}: {problem}")
+
+
+@pytest.mark.parametrize(("systemd", "handler"), CASES)
+def test_attach_in_a_guest(
+    systemd: bool, handler: str, exercised: Callable[[str, str], None], subtests: pytest.Subtests
+) -> None:
+    guest = Guest("uml", systemd=systemd, memory_mib=768, disk_mib=768)
+    done = run_in(guest, handler, "tests/kernel/in_guest/test_attach.py", PLIMSOLL_CRI_HANDLER=handler)
     tests = inner_tests(done)
     for test in tests:
         with subtests.test(msg=f"{guest.name}, {handler}: {test.name}"):
@@ -48,3 +57,15 @@ def test_attach_in_a_guest(
     exercised("runtime", f"attach with {handler}, {done.described('uml')}")
     for line in done.files.get("measured", b"").decode().splitlines():
         exercised("attach", f"{handler}, {guest.name}: {line}")
+
+
+@pytest.mark.long
+def test_attach_with_crun_on_cgroup_v1(exercised: Callable[[str, str], None]) -> None:
+    """The test of the host, where crun starts no container. An overlay cannot be containerd's, so it is on the disk."""
+    guest = Guest("uml", cgroup=1, memory_mib=768, disk_mib=768)
+    test = "test_values_at_create_on_update_after_restarts_and_after_detach[crun]"
+    done = run_in(guest, "crun", f"tests/kernel/test_host_attach.py::{test}", TMPDIR="/scratch")
+    assert [(each.name.rpartition("::")[2], each.outcome) for each in inner_tests(done)] == [(test, "passed")], (
+        done.report()
+    )
+    exercised("runtime", f"attach with crun, {done.described('uml')}")

@@ -21,6 +21,7 @@ from plimsoll.rules.timestamps import epoch_seconds
 
 CONFIG_HASH = "kubernetes.io/config.hash"  # of a mirror pod: the uid of the static pod, which names its cgroup
 _KEPT_ANNOTATIONS = frozenset({CONFIG_HASH, MIRROR_ANNOTATION, SOURCE_ANNOTATION, MEMORY_QOS, OOM_GROUP})
+RESIZE = "resize"  # the subresource
 _SECRET = ("env", "envFrom", "command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
 
@@ -76,9 +77,20 @@ class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     container_statuses: tuple[_Status, ...] | None = None
     init_container_statuses: tuple[_Status, ...] | None = None
     ephemeral_container_statuses: tuple[_Status, ...] | None = None
+    observed_generation: int | None = None
+
+
+class _Written(msgspec.Struct, frozen=True):
+    subresource: str = ""
+    time: str | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    managed_fields: tuple[_Written, ...] | None = None
 
 
 class _Extras(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
     status: _PodStatus = _PodStatus()
 
@@ -107,7 +119,15 @@ def audited_pod(data: bytes) -> AuditedPod:
         tuple(_condition(each) for each in status.conditions or ()),
         {each.name: tuple(mount.name for mount in each.volume_mounts or ()) for each in containers},
         frozenset(each.name for each in containers if each.security_context and each.security_context.privileged),
+        status.observed_generation,
+        _last_resize(extras.metadata),
     )
+
+
+def _last_resize(metadata: _Metadata) -> float | None:
+    """From the managed fields: the API server notes who wrote to the subresource, and when."""
+    written = (epoch_seconds(each.time) for each in metadata.managed_fields or () if each.subresource == RESIZE)
+    return max((each for each in written if each is not None), default=None)
 
 
 def _facts(status: _Status) -> ContainerFacts:
@@ -143,7 +163,10 @@ def _condition(each: _Condition) -> ConditionFacts:
 def redacted(pod: JsonObject) -> JsonObject:
     """The pod without what may be secret, and without what no rule reads."""
     metadata: JsonObject = dict(pod.get("metadata") or {})
-    metadata.pop("managedFields", None)
+    written = metadata.pop("managedFields", None)
+    resizes = [each for each in written or () if isinstance(each, dict) and each.get("subresource") == RESIZE]
+    if resizes:
+        metadata["managedFields"] = [{"subresource": RESIZE, "time": each.get("time")} for each in resizes]
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):
         metadata["annotations"] = {key: value for key, value in annotations.items() if key in _KEPT_ANNOTATIONS}

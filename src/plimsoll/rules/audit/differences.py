@@ -21,14 +21,21 @@ from plimsoll.rules.audit.finding import Finding, Owner, Severity
 from plimsoll.rules.audit.view import NodeView, Place
 from plimsoll.rules.cgroups.desired_files import parent_path
 from plimsoll.rules.cgroups.rounding import kept, same_value
+from plimsoll.rules.model.objects import CPU
 from plimsoll.rules.resources.cpu import shares_from_weight, weight_linear, weight_quadratic
+from plimsoll.rules.resources.effective import pod_level_set
 
 KERNEL_DEFAULTS = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.max": "max"}
+# Of cgroups that only the kubelet and the runtime write: a reserved one may have limits of an administrator. systemd
+# sets pids.max of scopes, and some runtimes that of containers.
+_UNLIMITED = {"cpu.max": "max", "memory.limit_in_bytes": "max", "cpu.cfs_quota_us": "max"}
+_MANY_PROCESSES = {"pids.max": "max"}
 PROTECTIONS = ("memory.min", "memory.low")
 LIMITS = frozenset({"memory.max", "cpu.max", "memory.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us"})
 SWAP = frozenset({"memory.swap.max", "memory.memsw.limit_in_bytes"})
 _DEFAULT = "the kernel's default"
 _UNWRITTEN = {"cpuset.cpus": "the CPUs of its pod"}
+_LEAST_SHARES = {"cpu.shares": "2", "cpu.weight": "1"}
 QUOTAS = frozenset({"cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"})
 
 
@@ -56,12 +63,33 @@ class ComparedNode(NodeView):
 
 
 def _of_place(view: NodeView, place: Place) -> Iterator[Difference]:
-    """Without the values that `plimsoll attach` has set: they are meant to differ."""
-    attached = view.record.attached.get(place.path, {})
+    """Without the values that `plimsoll attach` has set, and those that a resize is about to change."""
     for each in _differing(view, place):
-        wanted = attached.get(each.file)
-        if wanted is None or not same_value(each.file, wanted, each.observed, view.page_size):
+        meant = (view.record.attached.get(place.path, {}).get(each.file), *_of_resizes(view, each))
+        is_meant = any(
+            text is not None and same_value(each.file, text, each.observed, view.page_size) for text in meant
+        )
+        if not is_meant and not _lost_its_shares(each):
             yield each
+
+
+def _lost_its_shares(each: Difference) -> bool:
+    """A container without a CPU request starts with the shares of its pod's limit. A resize of the pod passes a request
+    of 0 for it, and leaves it the least shares until it restarts (kubelet 1.36, updatePodContainerResources).
+    """
+    place = each.place
+    if place.work is None or place.pod is None or each.observed != _LEAST_SHARES.get(each.file):
+        return False
+    requests = {container.name: container.resources.requests or {} for container in place.work.containers}
+    has_level = pod_level_set(place.work.pod.spec.resources)
+    return has_level and CPU not in requests.get(place.container, {CPU: None}) and was_resized(place.pod)
+
+
+def _of_resizes(view: NodeView, each: Difference) -> Iterator[str | None]:
+    for tree in view.resizes:
+        cgroup = tree.get(each.place.path)
+        value = cgroup.value(each.file) if cgroup is not None else None
+        yield KERNEL_DEFAULTS.get(each.file) if value is None else str(value)
 
 
 def _differing(view: NodeView, place: Place) -> Iterator[Difference]:
@@ -73,8 +101,7 @@ def _differing(view: NodeView, place: Place) -> Iterator[Difference]:
         have = observed.get(file)
         if have is not None and not same_value(file, value, have, view.page_size):
             yield Difference(place, file, value, kept(file, have, view.page_size), written=True)
-    unwritten = {**KERNEL_DEFAULTS, "pids.max": "max"} if place.level == "pod" else KERNEL_DEFAULTS
-    for file, value in unwritten.items():
+    for file, value in _unwritten(place).items():
         have = observed.get(file)
         if file in expected or have is None or same_value(file, value, have, view.page_size):
             continue
@@ -83,6 +110,16 @@ def _differing(view: NodeView, place: Place) -> Iterator[Difference]:
         yield Difference(place, file, value, kept(file, have, view.page_size), written=False)
     if place.level == "container" and view.parsed.config.cpu_manager_policy == "none":
         yield from _pinned(view, place)
+
+
+def _unwritten(place: Place) -> dict[str, str]:
+    match place.cgroup.level:
+        case "reserved":
+            return KERNEL_DEFAULTS
+        case "class" | "pod":
+            return KERNEL_DEFAULTS | _UNLIMITED | _MANY_PROCESSES
+        case _:
+            return KERNEL_DEFAULTS | _UNLIMITED
 
 
 def _pinned(view: NodeView, place: Place) -> Iterator[Difference]:
@@ -113,7 +150,7 @@ def _rule(view: NodeView, each: Difference) -> str:
             return "A08"
         if file == "cpu.weight" and _by_other_formula(each):
             return "A09" if view.weight is not None else ""
-    if place.level == "pod" and file in LIMITS and place.pod is not None and was_resized(place.pod):
+    if place.level == "pod" and each.written and file in LIMITS and place.pod is not None and was_resized(place.pod):
         return "A06"
     return "A01"
 

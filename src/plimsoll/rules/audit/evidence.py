@@ -159,6 +159,15 @@ class AuditedPod(msgspec.Struct, frozen=True):
     conditions: tuple[ConditionFacts, ...] = ()
     mounts: Mapping[str, tuple[str, ...]] = {}  # container → its volumes
     privileged: frozenset[str] = frozenset()
+    observed_generation: int | None = (
+        None  # of the spec that the kubelet has seen; None: it does not say so (up to 1.33)
+    )
+    resized_s: float | None = None  # when a resize was last requested
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the kubelet has not yet seen the newest spec."""
+        return self.observed_generation is not None and self.observed_generation < self.pod.metadata.generation
 
     @property
     def title(self) -> str:

@@ -11,7 +11,7 @@ from plimsoll.rules.audit.finding import Finding, Rule, Unknown
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.resize.allocation import allocation_of
 from plimsoll.rules.resize.verdict import resize_setting, resize_verdict
-from plimsoll.rules.resources.allocated_status import actuated_resources, allocated_from_status, is_resize_pending
+from plimsoll.rules.resources.allocated_status import actuated_resources, allocated_from_status, is_resize_under_way
 from plimsoll.rules.scheduling.fit import allocated_load
 from plimsoll.rules.timestamps import human_duration
 
@@ -69,7 +69,7 @@ def _stale_pod(view: ComparedNode) -> Iterator[Finding]:
 def _unfinished(view: ComparedNode) -> Iterator[Finding | Unknown]:
     for pod in view.pods:
         waiting = [each for each in pod.conditions if each.type in (PENDING, IN_PROGRESS) and each.status == "True"]
-        if not waiting and not is_resize_pending(pod.pod) and not pod.pod.status.resize:
+        if not waiting and not is_resize_under_way(pod.pod):
             yield from _not_actuated(view, pod)
             continue
         condition = waiting[0] if waiting else ConditionFacts("status.resize", "True", pod.pod.status.resize)
@@ -78,6 +78,8 @@ def _unfinished(view: ComparedNode) -> Iterator[Finding | Unknown]:
             if age_s < WAITING_S:
                 continue
             since = human_duration(age_s)
+        elif pod.is_unseen:
+            continue
         elif condition.type in (PENDING, IN_PROGRESS):
             yield Unknown(pod.title, f"{condition.type} has no time, so it is not known how long it waits")
             continue

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.rules.audit.differences import ComparedNode, found_difference
-from plimsoll.rules.audit.finding import Finding, Rule, Unknown
+from plimsoll.rules.audit.finding import Finding, Rule, Severity, Unknown
 from plimsoll.rules.cgroups.rounding import kept
 from plimsoll.rules.model.objects import HUGEPAGES_PREFIX
 
+# The kubelet writes the classes when a pod starts or ends, and every minute (periodicQOSCgroupUpdateInterval).
+CLASS_DELAY_S = 75.0
 _RECREATE = "recreate the container (delete the pod), or resize it, so that the runtime writes the value again"
 _ADVICE = {
     "node": "restart the kubelet; if the value returns, look for a systemd drop-in or a tool that writes it",
@@ -22,8 +24,19 @@ _ADVICE = {
 def _any_value(view: ComparedNode) -> Iterator[Finding | Unknown]:
     yield from _unreadable(view)
     for each in view.differences.get("A01", ()):
-        by_hand = "" if each.written else "something other than the kubelet and the runtime has written it"
-        yield found_difference(view, "A01", "error", each, _ADVICE[each.place.level], note=by_hand)
+        note = "" if each.written else "something other than the kubelet and the runtime has written it"
+        severity: Severity = "error"
+        if each.place.cgroup.level == "class" and (title := _just_resized(view)):
+            severity, note = "note", f"{title} was resized a moment ago: the kubelet counts it here within a minute"
+        yield found_difference(view, "A01", severity, each, _ADVICE[each.place.level], note=note)
+
+
+def _just_resized(view: ComparedNode) -> str:
+    """A pod whose resize may not yet be in the sums of its class."""
+    for each in view.pods:
+        if each.resized_s is not None and view.record.time_s - each.resized_s < CLASS_DELAY_S:
+            return each.title
+    return ""
 
 
 def _unreadable(view: ComparedNode) -> Iterator[Unknown]:
@@ -168,7 +181,7 @@ RULES = (
     Rule(
         "A17",
         "warning",
-        ("node", "pod"),
+        ("node", "class", "pod"),
         "process limits differ, or do not protect the node",
         "podPidsLimit is the pids.max of every pod. Above the kernel's pid_max it limits nothing: one pod with a fork "
         "bomb stops the whole node.",

@@ -39,6 +39,12 @@ from plimsoll.rules.model.cgroup_names import Driver, Runtime, uid_errors
 from plimsoll.rules.model.kernel import CgroupVersion, Weight
 from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import OWN_BUILD, ChosenProfile, profile_of
+from plimsoll.rules.resources.allocated_status import (
+    actuated_pod,
+    as_created,
+    is_resize_under_way,
+    is_resize_waiting,
+)
 from plimsoll.rules.resources.oom_score import SANDBOX_SCORE
 
 # The first releases that write the quadratic cpu.weight (02 §4.2).
@@ -224,12 +230,13 @@ class NodeView:
     def has_file(self, file: str) -> bool:
         return file in self.files_seen
 
-    def _tree(self, *, reasons: bool) -> Cgroup | None:
+    def _tree(self, *, reasons: bool, workloads: Mapping[str, Workload] | None = None) -> Cgroup | None:
         setting = self.setting
         if setting is None:
             return None
         try:
-            return desired_tree(list(self.workloads.values()), setting, Shown(container_id=self._id, reasons=reasons))
+            members = list((workloads or self.workloads).values())
+            return desired_tree(members, setting, Shown(container_id=self._id, reasons=reasons))
         except PlimsollError as error:
             self.problem = str(error)
             return None
@@ -274,18 +281,36 @@ class NodeView:
         return {place.path: place for place in self.places}
 
     @cached_property
+    def resizes(self) -> tuple[dict[str, Cgroup], ...]:
+        """Path → the cgroup before and after all resizes that are under way; empty if none is.
+
+        Until a resize has ended, a file may have the value of either: the kubelet writes pod, containers and class one
+        after the other, reports it later, and keeps a memory limit while more is used than the new one. It counts a
+        resize that waits in the class, within a minute. A07 reports a resize that does not end.
+        """
+        setting = self.setting
+        moving = {uid: each for uid, each in self.workloads.items() if is_resize_under_way(each.desired)}
+        if not moving or setting is None:
+            return ()
+        before = {uid: actuated_pod(each.pod) for uid, each in moving.items()}
+        after = {uid: as_created(each.desired) for uid, each in moving.items() if not is_resize_waiting(each.desired)}
+        return tuple(
+            _flat(
+                self._tree(
+                    reasons=False,
+                    workloads={
+                        uid: defaulted_workload(pods[uid], setting) if uid in pods else each
+                        for uid, each in self.workloads.items()
+                    },
+                )
+            )
+            for pods in (before, after)
+        )
+
+    @cached_property
     def _reasons(self) -> dict[str, dict[str, Reason]]:
-        found: dict[str, dict[str, Reason]] = {}
-
-        def add(cgroup: Cgroup) -> None:
-            found[cgroup.path] = {file.name: file.reason for file in cgroup.files}
-            for child in cgroup.children:
-                add(child)
-
-        tree = self._tree(reasons=True)
-        if tree is not None:
-            add(tree)
-        return found
+        tree = _flat(self._tree(reasons=True))
+        return {path: {file.name: file.reason for file in cgroup.files} for path, cgroup in tree.items()}
 
     def reason(self, path: str, file: str) -> Reason:
         """The formula and the source of an expected value, as `explain` prints them."""
@@ -307,16 +332,7 @@ class NodeView:
         tops += children.get("/", []) if "/" in self.observed else []
         cpus = self.record.kernel.cpus if self.record.kernel is not None else 1
         tree = with_effective(Cgroup("node", "/", "/", children=tuple(map(built, tops))), cpus * 1000)
-        found: dict[str, Effective] = {}
-
-        def add(cgroup: Cgroup) -> None:
-            if cgroup.effective is not None:
-                found[cgroup.path] = cgroup.effective
-            for child in cgroup.children:
-                add(child)
-
-        add(tree)
-        return found
+        return {path: each.effective for path, each in _flat(tree).items() if each.effective is not None}
 
     def observed_cgroup(self, path: str) -> Cgroup:
         """An observed cgroup in the form of an expected one, without children."""
@@ -371,6 +387,20 @@ class NodeView:
                 named.add(path)
                 done.add(owner.pod_uid)
         return frozenset(named)
+
+
+def _flat(tree: Cgroup | None) -> dict[str, Cgroup]:
+    """Path → cgroup."""
+    found: dict[str, Cgroup] = {}
+
+    def add(cgroup: Cgroup) -> None:
+        found[cgroup.path] = cgroup
+        for child in cgroup.children:
+            add(child)
+
+    if tree is not None:
+        add(tree)
+    return found
 
 
 def _is_id(text: str) -> bool:

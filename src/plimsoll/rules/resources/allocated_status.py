@@ -49,6 +49,19 @@ def is_resize_pending(pod: Pod) -> bool:
     ) or (pod.spec.resources is not None and _differs(pod.spec.resources, _of_level(pod)))
 
 
+def is_resize_under_way(pod: Pod) -> bool:
+    """Whether it is pending, or allocated and not yet actuated."""
+    status = pod.status
+    in_progress = any(condition.type == "PodResizeInProgress" for condition in status.conditions)
+    return in_progress or bool(status.resize) or is_resize_pending(pod)
+
+
+def is_resize_waiting(pod: Pod) -> bool:
+    """Whether the node has refused it, or defers it."""
+    waits = any(condition.type == "PodResizePending" for condition in pod.status.conditions)
+    return waits or pod.status.resize in _REFUSED_OR_WAITING
+
+
 def _differs(desired: Resources, allocated: ResourceList | None) -> bool:
     requests = desired.requests or {}
     return allocated is not None and any(requests.get(name, ZERO) != allocated.get(name, ZERO) for name in _RESIZED)
@@ -139,6 +152,38 @@ def actuated_resources(allocated: Pod) -> dict[str, Resources]:
         for each in (*spec.init_containers, *spec.containers)
         if each.name in actual
     }
+
+
+def actuated_pod(allocated: AnyPod) -> AnyPod:
+    """The pod with its actuated resources, as if it had been created with them."""
+    actual = actuated_resources(allocated)
+
+    def with_actual(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        return tuple(
+            msgspec.structs.replace(each, resources=actual.get(each.name, each.resources)) for each in containers
+        )
+
+    spec = msgspec.structs.replace(
+        allocated.spec,
+        containers=with_actual(allocated.spec.containers),
+        init_containers=with_actual(allocated.spec.init_containers),
+        resources=actuated_level(allocated),
+    )
+    return as_created(msgspec.structs.replace(allocated, spec=spec))
+
+
+def as_created(pod: AnyPod) -> AnyPod:
+    """The pod without what its status says of resources: the spec alone counts."""
+    status = msgspec.structs.replace(
+        pod.status,
+        container_statuses=(),
+        init_container_statuses=(),
+        conditions=(),
+        resize="",
+        resources=None,
+        allocated_resources=None,
+    )
+    return msgspec.structs.replace(pod, status=status)
 
 
 def actuated_level(allocated: Pod) -> Resources | None:

@@ -324,3 +324,30 @@ def test_a_container_that_was_pinned_to_a_cpu_by_hand(version: int) -> None:
     (finding,) = found(bent(evidence, with_file("container", "cpuset.cpus", "1")), "A01")
     assert (finding.field, finding.observed, finding.owner) == ("cpuset.cpus", "1", "container runtime")
     assert finding.expected.startswith("0-3 (the CPUs of its pod" if version == 1 else "empty (the CPUs of its pod")
+
+
+LIMITED_BY_HAND = [
+    (version, level, file, text)
+    for version, texts in (
+        (1, {"memory.limit_in_bytes": "134217728", "cpu.cfs_quota_us": "50000"}),
+        (2, {"memory.max": "134217728", "cpu.max": "50000 100000"}),
+    )
+    for file, text in texts.items()
+    for level in ("container", "pod", "class", "pods")
+    if (level, file[:6]) != ("pods", "memory")  # which has a limit
+]
+
+
+@pytest.mark.parametrize(("version", "level", "file", "text"), LIMITED_BY_HAND)
+def test_a_limit_where_nobody_writes_one(version: int, level: str, file: str, text: str) -> None:
+    unlimited = pod("web", container(requests={"memory": "256Mi", "cpu": "500m"}))
+    evidence = healthy(unlimited, version=version)
+    assert found(evidence, "A01") == ()
+    (finding,) = found(bent(evidence, with_file(level, file, text)), "A01")
+    assert (finding.field, finding.observed) == (file, text)
+    assert finding.expected.startswith("max")
+
+
+def test_a_class_has_no_limit_of_processes() -> None:
+    (finding,) = found(bent(healthy(), with_file("class", "pids.max", "1000")), "A17")
+    assert (finding.level, finding.observed) == ("class", "1000")
