@@ -37,6 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # else the Ctrl-C that a test sends would be ignored
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thirteen thousand tests are made and kept: Python need not look for garbage among them, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Tests that share a fixture of their module stay in one worker of pytest-xdist, which makes it once: it may be a
     server, a node or a container runtime. So do unit tests of one module; passing on each of twelve thousand alone costs
