@@ -37,6 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # else the Ctrl-C that a test sends would be ignored
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thirteen thousand tests are made and kept: Python need not look for garbage among them, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Tests that share a fixture of their module stay in one worker of pytest-xdist, which makes it once: it may be a
     server, a node or a container runtime. So do unit tests of one module; passing on each of twelve thousand alone costs
@@ -61,10 +72,18 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         gc.freeze()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.scheduling import Scheduling
+
+    return Scheduling(config, log)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests first: those of kernels and of whole clusters wait more than they compute, and the unit tests, which
-    only compute, fill the gaps that they leave at the end.
+    """Long tests first: those of kernels and of whole clusters. See also tests/scheduling.py.
 
     A worker of pytest-xdist writes the group of a test behind its name, into an attribute that pytest has read up to
     9.1. Without this, tests of one group are spread over all workers, and each worker makes what they share."""

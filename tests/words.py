@@ -23,6 +23,7 @@ ENFORCED, IN_NAMES = "not", "not in names"
 ROW = re.compile(r"\| `([^`]+)` \| (.*?) \|$")
 QUOTED = re.compile(r"`[^`]*`|“[^”]*”|\"[^\"]*\"|'[^']*'")
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+WORD = re.compile(r"\w+")
 
 
 def rejected(page: str, table: str) -> dict[str, str]:
@@ -59,7 +60,14 @@ class Rejected:
         return self._names[name]
 
 
+def may_have(text: str, everywhere: Rejected, in_names: Rejected) -> bool:
+    """Whether a file needs to be read token by token, which takes most of the time: few files do."""
+    return bool(everywhere.in_prose(text)) or any(map(in_names.in_name, set(WORD.findall(text))))
+
+
 def problems(path: Path, everywhere: Rejected, in_names: Rejected) -> list[str]:
+    if not may_have(path.read_text(encoding="utf-8"), everywhere, in_names):
+        return []
     found: list[tuple[int, str]] = []
     quotes = path.parent.name == "semantics"
     for number, line in prose(path):

@@ -22,7 +22,7 @@ import tempfile
 import termios
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -69,19 +69,23 @@ class Result(msgspec.Struct, frozen=True):
         return [line.split() for line in self.lines[1:]]
 
 
-def installed(oldest: tuple[int, int] = OLDEST) -> list[Binary]:
+@cache
+def installed(oldest: tuple[int, int] = OLDEST) -> Sequence[Binary]:
     """In PATH, or named beside what is in PATH; newest first, one of each minor version."""
     first = shutil.which("kubectl")
     if first is None:
-        return []
+        return ()
     real = Path(first).resolve()
     found: dict[tuple[int, int], Binary] = {}
     for path in (real, *sorted(real.parent.glob("kubectl.1.*"))):
+        _, _, minor = path.name.partition("kubectl.1.")
+        if minor.isdecimal() and (1, int(minor)) < oldest:
+            continue
         version = _version(path)
         # A dispatcher is no version of its own; the versions that it starts are beside it.
         if version is not None and "dispatcher" not in version and Binary("", version).minor >= oldest:
             found.setdefault(Binary("", version).minor, Binary(str(path), version))
-    return [found[minor] for minor in sorted(found, reverse=True)]
+    return tuple(found[minor] for minor in sorted(found, reverse=True))
 
 
 def _version(path: Path) -> str | None:

@@ -11,6 +11,8 @@ from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import container, guaranteed, pod, together
 from tests.e2e.waiting import until
 
+KUBECTL_PAIRS_TESTED = 1
+
 
 def running(kubectl: Kubectl, *manifests: str) -> None:
     kubectl("apply", "-f", "-", stdin=together(*manifests))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.conftest import InGuest
-from tests.kernel.guest import NO_STATUS, PYTHON, TIMED_OUT, GuestMissingError, required
+from tests.kernel.guest import NO_STATUS, PYTHON, TIMED_OUT, GuestMissingError, Result, required
 from tests.kernel.kinds import KINDS, inner_tests, pytest_argv
 
 IN_GUEST = "tests/kernel/in_guest"
@@ -36,7 +36,7 @@ SUITES = [
     pytest.param("uml-v2", ["test_runtime.py"], id="v2-runtime", marks=LONG),
     pytest.param("uml-v2", ["test_attacks.py"], id="v2-attacks", marks=LONG),
     pytest.param("uml-v2", ["test_agent.py"], id="v2-agent", marks=LONG),
-    pytest.param("uml-v2-systemd", ["test_agent.py"], id="v2-systemd-agent"),
+    pytest.param("uml-v2-systemd", ["test_systemd.py", "test_agent.py"], id="v2-systemd"),
     pytest.param("uml-v2", ["test_resize.py"], id="v2-resize", marks=LONG),
     pytest.param("uml-v2-systemd", ["test_resize.py"], id="v2-systemd-resize", marks=LONG),
     pytest.param("uml-v1-systemd", ["test_resize.py"], id="v1-systemd-resize", marks=LONG),
@@ -46,7 +46,6 @@ SUITES = [
         id="v2-timeline",
         marks=LONG,
     ),
-    pytest.param("uml-v2-systemd", ["test_systemd.py"], id="v2-systemd"),
     pytest.param("uml-v1-systemd", ["test_systemd.py"], id="v1-systemd", marks=LONG),
     pytest.param("uml-v2-systemd", ["test_units.py"], id="v2-systemd-units", marks=LONG),
 ]
@@ -65,15 +64,20 @@ def test_suite(kind: str, files: list[str], in_guest: InGuest, subtests: pytest.
     # Nothing was run, or pytest itself broke: then there is no single test to blame.
     assert tests, done.report()
     assert done.status in (0, 1), done.report()
+    assert_is_as_named(done, kind)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("uml")])
-def test_a_guest_is_what_its_name_says(kind: str, in_guest: InGuest) -> None:
-    done = in_guest(kind, ["/bin/sh", "-c", "echo said; echo complained >&2; exit 7"], 60.0, claims=False)
-    assert (done.status, done.stdout, done.stderr) == (7, "said\n", "complained\n"), done.report()
+def assert_is_as_named(done: Result, kind: str) -> None:
     guest = KINDS[kind]
     assert done.facts["cgroup"] == str(guest.cgroup)
     assert (done.facts["init"] == "systemd") == guest.systemd
+
+
+@pytest.mark.parametrize("kind", ["uml-v1", "uml-v1-systemd"])  # those of v2 run the suites
+def test_a_guest_is_what_its_name_says(kind: str, in_guest: InGuest) -> None:
+    done = in_guest(kind, ["/bin/sh", "-c", "echo said; echo complained >&2; exit 7"], 60.0, claims=False)
+    assert (done.status, done.stdout, done.stderr) == (7, "said\n", "complained\n"), done.report()
+    assert_is_as_named(done, kind)
 
 
 def test_the_hosts_files_are_seen_and_can_not_be_changed(in_guest: InGuest, tmp_path: Path) -> None:

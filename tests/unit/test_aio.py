@@ -115,7 +115,7 @@ async def test_a_connection_that_ends_with_an_error_has_ended(is_awaited: bool) 
     loop.set_exception_handler(lambda _, context: logged.append(context["message"]))
     accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         await asyncio.start_server(lambda _, writer: accepted.put(writer), "127.0.0.1") as at,
     ):
         _, near = await asyncio.open_connection(*at.sockets[0].getsockname())
@@ -142,7 +142,7 @@ async def test_waiting_for_the_end_of_a_connection_again_and_again_leaves_one_ta
     """A client that reads one log after the other on one connection."""
     accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         await asyncio.start_server(lambda _, writer: accepted.put(writer), "127.0.0.1") as at,
     ):
         _, near = await asyncio.open_connection(*at.sockets[0].getsockname())

@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from tests.project_files import ROOT, dev_module
+from tests.scheduling import computing_workers, order
 
 RUNTIME = {"python": "3.11.7 in /a/.venv", "parts": "a", "packages": "runtime"}
 
@@ -372,10 +373,33 @@ def test_the_counts_of_a_run_are_saved_for_the_last_line(dev: ModuleType, tmp_pa
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_sample.py").write_text(SAMPLE + SHARED)
     options = ("-p", "xdist", "-n2", "--dist", "loadgroup", "--no-loadscope-reorder")
-    finished(sys.executable, "-m", "pytest", *options, cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}  # for tests/scheduling.py
+    finished(sys.executable, "-m", "pytest", *options, cwd=tmp_path, **environment)
     saved = tmp_path / dev.COUNTS.relative_to(ROOT)
     assert json.loads(saved.read_text()) == {"failed": 1, "passed": 9, "skipped": 2}
     assert (tmp_path / "starts").read_text() == "one\n"
+
+
+# --- which worker runs what
+
+GROUPS = {"tests/unit/a.py": 3, "kubectl": 90, "tests/unit/b.py": 80, "tests/kernel/test_guests.py::v2": 1, "agent": 20}
+
+
+@pytest.mark.parametrize(
+    ("computes", "expected"),
+    [
+        (False, ["tests/kernel/test_guests.py::v2", "kubectl", "agent", "tests/unit/b.py", "tests/unit/a.py"]),
+        (True, ["tests/unit/b.py", "tests/unit/a.py", "tests/kernel/test_guests.py::v2", "kubectl", "agent"]),
+    ],
+    ids=["waits", "computes"],
+)
+def test_the_order_of_groups(computes: bool, expected: list[str]) -> None:
+    assert sorted(GROUPS, key=lambda group: order(group, GROUPS[group], computes=computes), reverse=True) == expected
+
+
+@pytest.mark.parametrize(("workers", "cpus", "found"), [(5, 2, 1), (4, 1, 1), (8, 8, 4), (2, 8, 1), (1, 2, 0)])
+def test_some_workers_begin_with_tests_that_compute(workers: int, cpus: int, found: int) -> None:
+    assert computing_workers(workers, cpus) == found
 
 
 # --- generated pages

@@ -101,7 +101,7 @@ class ApiClient:
             yield watched
         finally:
             hang_up.set()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await call
 
     def _scope(self, method: str, path: str, content_type: str, accept: str, agent: str) -> Message:
@@ -162,7 +162,7 @@ class Watched:
 
     async def event(self) -> Any:
         """The next one; None at the end of the stream."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             line = await self._lines.get()
         return json.loads(line) if line else None
 

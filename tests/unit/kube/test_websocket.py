@@ -39,7 +39,7 @@ async def _connected(tmp_path: Path, *events: object) -> WebSocket:
     server = await asyncio.start_server(_Served(*events), "127.0.0.1", 0, ssl=authority.server_context())
     port = server.sockets[0].getsockname()[1]
     tls = ssl.create_default_context(cafile=str(authority.ca_file))
-    async with asyncio.timeout(10), server:
+    async with asyncio.timeout(60), server:
         return await connect(
             "127.0.0.1", port, "/", tls=tls, server_name="127.0.0.1", subprotocols=["v5.channel.k8s.io"]
         )
@@ -49,7 +49,7 @@ async def test_messages_that_come_with_the_handshake_are_not_lost(tmp_path: Path
     accepted = AcceptConnection(subprotocol="v5.channel.k8s.io")
     far = await _connected(tmp_path, accepted, BytesMessage(b"\x01a"), BytesMessage(b"\x03b"), CloseConnection(1000))
     assert far.subprotocol == "v5.channel.k8s.io"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert [await far.receive(), await far.receive(), await far.receive()] == [b"\x01a", b"\x03b", None]
     await far.close()
 

@@ -83,7 +83,7 @@ async def _raw(answer: bytes, *messages: Message | Ping) -> WebSocket:
         await writer.drain()
         writer.close()
 
-    async with asyncio.timeout(10), await asyncio.start_server(run, "127.0.0.1", 0) as server:
+    async with asyncio.timeout(60), await asyncio.start_server(run, "127.0.0.1", 0) as server:
         return await WebSocket.connect("127.0.0.1", server.sockets[0].getsockname()[1], "/", subprotocols=[])
 
 

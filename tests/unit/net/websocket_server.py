@@ -24,6 +24,6 @@ async def websocket_server(serve: Serve, subprotocol: str = "v5.channel.k8s.io")
         writer.close()
         ended.set()
 
-    async with asyncio.timeout(10), await asyncio.start_server(run, "127.0.0.1", 0) as server:
+    async with asyncio.timeout(60), await asyncio.start_server(run, "127.0.0.1", 0) as server:
         yield server.sockets[0].getsockname()[1]
         await ended.wait()

@@ -171,6 +171,6 @@ def _pages() -> NodePages:
 
 
 async def eventually(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.01)

@@ -24,7 +24,7 @@ POD = "/pods/default/web"
 
 
 async def seen(watch: Watch, count: int) -> list[Change]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [await anext(watch) for _ in range(count)]
 
 

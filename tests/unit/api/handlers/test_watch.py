@@ -112,7 +112,7 @@ async def test_periodic_bookmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     async with api(tmp_path) as ask, ask.watching(f"{CONFIG_MAPS}?{query}") as watch:
         await ask.ok("POST", PODS, pod())  # of another kind: the bookmark says that it was seen
         version = ask.app.cluster.store.version
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 event = await watch.event()
                 assert event["type"] == "BOOKMARK"

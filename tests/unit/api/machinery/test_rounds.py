@@ -35,7 +35,7 @@ async def test_a_cancelled_wait_takes_no_round() -> None:
     given_up, next_one = (asyncio.create_task(scheduler.next("a")) for _ in range(2))
     await asyncio.sleep(0)
     given_up.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await next_one
 
 

@@ -255,8 +255,8 @@ async def test_released_cpus_are_reported(tmp_path: Path) -> None:
             assert not freed.is_set()
             active.clear()
             pinning.wake()
-            await asyncio.wait_for(freed.wait(), 5.0)
-            async with asyncio.timeout(5.0):
+            await asyncio.wait_for(freed.wait(), 60)
+            async with asyncio.timeout(60):
                 while True:
                     if cpuset(kernel, cgroups, "shared") == "0-7":
                         break

@@ -171,14 +171,14 @@ class _Following:
                 self.grown.set()
 
     async def until(self, text: bytes) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while text not in self.text:
                 self.grown.clear()
                 await self.grown.wait()
 
     async def end(self) -> bytes:
         self.running = False
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.task
         return self.text
 
@@ -226,7 +226,7 @@ async def test_following_waits_for_a_log_to_begin(file: Path, watch: DirectoryWa
 async def test_following_ends_at_the_limit(file: Path, watch: DirectoryWatch) -> None:
     put(file, _line(1))
     reader = _Following(file, watch, LogOptions(follow=True, limit_bytes=4))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await reader.task
     assert reader.text == b"line"
 

@@ -14,7 +14,7 @@ from plimsoll.node.server.idle import IdleClock
 from plimsoll.node.server.portforward import KEPT_BYTES, ForwardedConnection, PortRefusedError, Streams
 
 OPEN, CLOSED, DEAF = 80, 81, 82
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Client:

@@ -264,7 +264,7 @@ async def test_odd_requests(world: World, sent: bytes, status: bytes) -> None:
         "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=endpoint_name(NODE)
     )
     writer.write(sent)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.split()[1] == status
         if b"SPDY" in sent:
@@ -280,7 +280,7 @@ async def test_requests_may_follow_each_other_at_once(world: World) -> None:
         "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=endpoint_name(NODE)
     )
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for _ in range(3):
             assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
             assert await reader.readexactly(2) == b"ok"
@@ -315,7 +315,7 @@ async def test_a_log_is_followed_until_the_container_ends(world: World) -> None:
     transport = world.as_server()
     got = b""
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         aclosing(transport.stream(Request("GET", "/containerLogs/default/web/c?follow=true"))) as parts,
     ):
         async for part in parts:
@@ -350,6 +350,6 @@ async def test_closing_the_endpoint_ends_who_follows(tmp_path: Path) -> None:
         stream = transport.stream(Request("GET", "/containerLogs/default/web/c?follow=true"))
         await anext(stream)
     with pytest.raises((UnreachableError, StopAsyncIteration)):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 await anext(stream)

@@ -44,7 +44,7 @@ async def test_ports_over_channels(world: World) -> None:
     other = closed.sockets[0].getsockname()[1]
     closed.close()
     far = await _open(world, f"/portForward/default/web?ports={port}&ports={other}")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         first = [await far.receive() for _ in range(5)]
         assert first[:4] == [
             bytes([channel]) + number.to_bytes(2, "little")

@@ -115,7 +115,7 @@ async def test_files_are_closed_when_idle(node: PlayedNode, monkeypatch: pytest.
     monkeypatch.setattr("plimsoll.node.stats.stats.IDLE_S", 0.01)
     node.stats.sample()
     assert node.stats._readers._open
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while node.stats._readers._open:  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.01)
     assert node.stats.sample().pods[0].containers

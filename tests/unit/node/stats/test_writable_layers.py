@@ -58,7 +58,7 @@ async def test_a_slow_runtime_does_not_block_and_counts_once_it_has_answered(mon
     monkeypatch.setattr(disk_usage, "ANSWER_S", 0.01)
     runtime = Runtime()
     runtime.answers.clear()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await runtime.layers.refresh(0.0)
         await runtime.layers.refresh(0.0)
     assert (runtime.asked, runtime.layers.of("c1")) == (1, NO_FS_USAGE), "one question at a time"
