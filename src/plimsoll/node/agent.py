@@ -55,7 +55,7 @@ from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.memory_manager import MemoryManager
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.resources.resource_managers import NodeResources, ResourceManagers, topology_setting
+from plimsoll.node.resources.resource_managers import NodeResources, ResourceManagers, topology_of
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.server.logs import LogRotation
@@ -150,9 +150,9 @@ class Agent:
         covered = () if runtime.makes_cgroups else (state_dir, *hidden)
         self.volumes = Volumes(state_dir, covered, features=lambda: runtime.features)
         places, memory = topology or flat(setting.machine.cores), numa or ONE_NODE
+        aligned = topology_of(setting, places, memory)  # a kubelet creates them in this order, too (AD-10)
         self.cpus = CpuManager(state_dir, setting, places)
         self.memory = MemoryManager(state_dir, setting, memory)
-        aligned = topology_setting(setting, places, memory)
         self.devices = DeviceManager(
             state_dir / PLUGINS,
             aligned.layout.nodes,

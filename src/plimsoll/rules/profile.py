@@ -184,6 +184,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     cpus_by_average: bool = _row(False, {"1.27": True}, "CM-2",
         "CPU manager: a core or socket with as many available CPUs as an average one has is taken as a whole, also the "
         "CPUs that another container owns or that are reserved")
+    topology_options_in_capitals: bool = _row(False, {"1.27": True, "1.33": False}, "TM-2",
+        "topology manager: the error about an option whose feature gate is off begins with capitals")
+    damaged_cpu_file_as_v1: bool = _row(False, {"1.27": False, "1.36": True, "1.37": False}, "CM-28",
+        "a damaged CPU manager state file is read once more in the oldest format, and that error is reported")
     empty_pool_refused: bool = _row(False, {"1.27": True}, "CM-28",
         "strict-cpu-reservation: a node whose pods own every other CPU does not start again")
     cpu_shortage_counted: bool = _row(True, {"1.27": False, "1.29": True}, "CM-14",

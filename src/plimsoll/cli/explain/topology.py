@@ -15,7 +15,7 @@ from plimsoll.errors import InvalidConfigError
 from plimsoll.linux.numa import NumaMemory
 from plimsoll.node.resources.cpu_manager import cpu_plan
 from plimsoll.node.resources.memory_manager import static_machine
-from plimsoll.node.resources.resource_managers import REFUSALS, topology_setting
+from plimsoll.node.resources.resource_managers import REFUSALS, topology_of
 from plimsoll.rules.cpumanager.assignment import CpuAllocation, CpuPlan
 from plimsoll.rules.cpumanager.pools import CpuPools, conflicts
 from plimsoll.rules.cpumanager.topology import NO_CPUS
@@ -82,7 +82,7 @@ class Placer:
         size = {node: dict(each) for node, each in machine.memory.items()}
         numa = NumaMemory(size, machine.distances)
         self._setting = setting
-        self.topology: TopologySetting = topology_setting(setting, machine.cpus, numa)
+        self.topology: TopologySetting = topology_of(setting, machine.cpus, numa)
         self.plan: CpuPlan | None = cpu_plan(setting, machine.cpus) if setting.policy.static_cpus else None
         is_static = setting.config.memory_manager_policy == "Static"
         self._memory: Machine | None = static_machine(setting, numa) if is_static else None

@@ -16,6 +16,9 @@ from plimsoll.rules.cpuset import cpu_numbers, cpu_text
 Entries = Mapping[str, Mapping[str, frozenset[int]]]
 
 
+NOT_V1 = "json: cannot unmarshal object into Go struct field CPUManagerCheckpointV1.entries of type string"
+
+
 class CpuState(msgspec.Struct, frozen=True):
     """`shared`: the CPUs that no container owns exclusively."""
 
@@ -60,7 +63,8 @@ def cpu_state_json(state: CpuState) -> bytes:
     )
 
 
-def cpu_state_from_json(data: bytes) -> CpuState:
+def cpu_state_from_json(data: bytes, *, tries_v1: bool = False) -> CpuState:
+    """`tries_v1`: the error of a damaged file is the one that a kubelet has with the oldest format (CM-28)."""
     try:
         file = msgspec.json.decode(data, type=_File)
     except msgspec.DecodeError as error:
@@ -68,7 +72,7 @@ def cpu_state_from_json(data: bytes) -> CpuState:
     texts = ("CPUManagerCheckpoint", "CPUManagerCheckpointV2")  # of several releases (CM-27)
     sums = {checksum(file.policy_name, file.default, file.entries, name) for name in texts}
     if file.checksum not in {0, *sums}:
-        raise CorruptCheckpointError("checkpoint is corrupted")
+        raise CorruptCheckpointError(NOT_V1 if tries_v1 and file.entries else "checkpoint is corrupted")
     return CpuState(
         file.policy_name,
         _cpus("default cpu set", file.default),

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from plimsoll.aio import Wakeup
 from plimsoll.codec.kernel.cpu_state import CpuState, cpu_state_from_json, cpu_state_json
@@ -23,13 +22,8 @@ from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.state_file import StateFile
 from plimsoll.rules.config.kubelet import host_errors
-from plimsoll.rules.config.manager_options import cpu_options
-from plimsoll.rules.cpumanager.assignment import (
-    CpuAllocation,
-    CpuPlan,
-    reserved_set,
-    state_error,
-)
+from plimsoll.rules.cpumanager.assignment import CpuAllocation, CpuPlan, policy_error, state_error
+from plimsoll.rules.cpumanager.creation import StaticSetting, static_plan
 from plimsoll.rules.cpumanager.pools import CpuPools, Owned
 from plimsoll.rules.cpumanager.topology import NO_CPUS, Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
@@ -46,7 +40,8 @@ NONE, STATIC = "none", "static"
 class CpuManager:
     def __init__(self, directory: Path, setting: NodeConfig, topology: CpuTopology) -> None:
         """Raises InvalidConfigError if these CPUs cannot satisfy the configuration."""
-        self._file = StateFile("CPU", directory / STATE, cpu_state_from_json, cpu_state_json)
+        read = partial(cpu_state_from_json, tries_v1=setting.profile.damaged_cpu_file_as_v1)
+        self._file = StateFile("CPU", directory / STATE, read, cpu_state_json)
         self._policy = setting.policy
         self.is_static = setting.policy.static_cpus
         self._keeps_cpus = setting.profile.static_cpu_resize == "quota only"
@@ -56,16 +51,16 @@ class CpuManager:
 
     def load(self, *, drained: bool) -> None:
         """`drained`: no pod of an earlier run is known here. Raises StateMismatchError."""
-        state = self._file.load(self._mismatch, drained=drained)
+        state = self._file.load(self._other_policy, self._unfit, drained=drained)
         if state is not None and state.owned:
             self._pools = CpuPools(state.owned, state.shared)
         self._save()
 
-    def _mismatch(self, state: CpuState) -> str:
-        configured = STATIC if self.is_static else NONE
-        if state.policy != configured:
-            return f'configured policy "{configured}" differs from state checkpoint policy "{state.policy}"'
-        return state_error(CpuPools(state.owned, state.shared), self.plan) if self.plan is not None else ""
+    def _other_policy(self, state: CpuState) -> str:
+        return policy_error(STATIC if self.is_static else NONE, state.policy)
+
+    def _unfit(self, state: CpuState) -> str:
+        return "" if self.plan is None else state_error(CpuPools(state.owned, state.shared), self.plan)
 
     # --- assignments ---
 
@@ -117,13 +112,9 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
     for error in host_errors(config, setting.profile, setting.policy.cgroup_version, topology.cpus):
         if error.path == "reservedSystemCPUs":
             raise error
-    count = reserved_cpus(config)
-    if count >= len(topology.cpus):
-        raise InvalidConfigError(
-            "cpuManagerPolicy", f"{count} of {len(topology.cpus)} CPUs are reserved: none is left to assign"
-        )
-    plan = CpuPlan(topology, NO_CPUS, cpu_options(config.cpu_manager_policy_options), setting.profile)
-    return msgspec.structs.replace(plan, reserved=reserved_set(plan, config.reserved_system_cpus, count))
+    options, policy = config.cpu_manager_policy_options, config.topology_manager_policy
+    static = StaticSetting(options, config.reserved_system_cpus, reserved_cpus(config), policy)
+    return static_plan(topology, static, config.gate, setting.profile)
 
 
 class CpuPinning:

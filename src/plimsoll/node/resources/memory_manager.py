@@ -20,6 +20,7 @@ from plimsoll.rules.memorymanager.blocks import (
     Machine,
     fresh_machine,
     numa_text,
+    policy_error,
     release,
     release_all,
     state_error,
@@ -45,19 +46,16 @@ class MemoryManager:
 
     def load(self, *, drained: bool) -> None:
         """`drained`: no pod of an earlier run is known here. Raises StateMismatchError."""
-        state = self._file.load(self._mismatch, drained=drained)
+        state = self._file.load(self._other_policy, self._unfit, drained=drained)
         if state is not None and self.is_static and state.machine:
             self.machine = state.machine
             self.owned = {uid: dict(containers) for uid, containers in state.owned.items()}
         self._save()
 
-    def _mismatch(self, state: MemoryState) -> str:
-        configured = STATIC if self.is_static else NONE
-        if state.policy != configured:
-            return (
-                f'[memorymanager] configured policy "{configured}" differs from state checkpoint policy '
-                f'"{state.policy}"'
-            )
+    def _other_policy(self, state: MemoryState) -> str:
+        return policy_error(STATIC if self.is_static else NONE, state.policy)
+
+    def _unfit(self, state: MemoryState) -> str:
         return state_error(state.machine, state.owned, self._fresh) if self.is_static else ""
 
     # --- assignments ---

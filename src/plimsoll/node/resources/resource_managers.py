@@ -12,12 +12,10 @@ from contextlib import suppress
 
 import msgspec
 
-from plimsoll.errors import InvalidConfigError
 from plimsoll.linux.numa import NumaMemory
 from plimsoll.node.devices.manager import DeviceManager
 from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.memory_manager import MemoryManager
-from plimsoll.rules.config.manager_options import cpu_options, topology_options
 from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuAllocation
 from plimsoll.rules.cpumanager.pools import conflicts
 from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology
@@ -34,6 +32,7 @@ from plimsoll.rules.topologymanager.admission import (
     TopologySetting,
     allocate,
 )
+from plimsoll.rules.topologymanager.creation import topology_setting
 from plimsoll.rules.topologymanager.merge import NumaLayout
 
 REFUSALS = (*CPU_ERRORS, MemoryAssignmentError, TopologyAffinityError, DeviceError)
@@ -198,27 +197,14 @@ class NodeResources:
         ]
 
 
-def topology_setting(setting: NodeConfig, topology: CpuTopology, numa: NumaMemory) -> TopologySetting:
-    """Raises InvalidConfigError if the policy cannot work on this machine (TM-2, CM-8)."""
+def topology_of(setting: NodeConfig, topology: CpuTopology, numa: NumaMemory) -> TopologySetting:
+    """Raises InvalidConfigError if the policy cannot work on this machine (TM-2)."""
     config = setting.config
-    options = topology_options(config.topology_manager_policy_options)
-    nodes = tuple(sorted({*topology.by_numa, *numa.memory}))
-    by_socket = cpu_options(config.cpu_manager_policy_options).align_by_socket
-    if by_socket and topology.sockets > topology.numa_nodes:
-        raise InvalidConfigError(
-            "cpuManagerPolicyOptions[align-by-socket]",
-            "Align by socket is not compatible with hardware where number of sockets are more than number of NUMA",
-        )
-    if config.topology_manager_policy == "none":
-        return TopologySetting(layout=NumaLayout(nodes))
-    if len(nodes) > options.max_nodes:
-        raise InvalidConfigError(
-            "topologyManagerPolicy", f"unsupported on machines with more than {options.max_nodes} NUMA Nodes"
-        )
-    if options.prefer_closest and any(node not in numa.distances for node in nodes):
-        raise InvalidConfigError(
-            "topologyManagerPolicyOptions[prefer-closest-numa-nodes]",
-            "cannot discover NUMA topology: error getting NUMA distances from cadvisor",
-        )
-    layout = NumaLayout(nodes, numa.distances)
-    return TopologySetting(config.topology_manager_policy, config.topology_manager_scope, options, layout)
+    return topology_setting(
+        config.topology_manager_policy,
+        config.topology_manager_scope,
+        config.topology_manager_policy_options,
+        NumaLayout(tuple(sorted({*topology.by_numa, *numa.memory})), numa.distances),
+        config.gate,
+        setting.profile,
+    )

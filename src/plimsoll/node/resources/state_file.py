@@ -20,13 +20,21 @@ State = TypeVar("State")
 
 
 class StateMismatchError(StructuredError):
+    """A file that cannot be read, or is of another policy (CM-28, MM-16)."""
+
     manager: str
     path: Path
     reason: str
     template = (
         "could not restore state from checkpoint: {reason}, please drain this node and delete the {manager} "
-        'manager checkpoint file "{path}" before restarting'
+        'manager checkpoint file "{path}" before restarting Kubelet'
     )
+
+
+class InvalidStateError(StateMismatchError):
+    """A file that does not fit this machine or configuration. A kubelet logs the first part, and returns the reason."""
+
+    template = 'invalid state, please drain node and remove policy state file "{path}": {reason}'
 
 
 class StateFile(Generic[State]):
@@ -35,24 +43,32 @@ class StateFile(Generic[State]):
     ) -> None:
         self._manager, self._path, self._from_json, self._to_json = manager, path, from_json, to_json
 
-    def load(self, mismatch: Callable[[State], str], *, drained: bool) -> State | None:
-        """None: begin without assignments. `mismatch`: why a state cannot be used here, or nothing. `drained`: no pod
-        of an earlier run is known here. Raises StateMismatchError."""
+    def load(
+        self, other_policy: Callable[[State], str], unfit: Callable[[State], str], *, drained: bool
+    ) -> State | None:
+        """None: begin without assignments. `other_policy`, `unfit`: why a state cannot be used here, or nothing.
+        `drained`: no pod of an earlier run is known here. Raises StateMismatchError."""
         try:
-            data = self._path.read_bytes()
+            return self._checked(other_policy, unfit)
         except FileNotFoundError:
             return None
+        except StateMismatchError as error:
+            if not drained:
+                raise
+            log.warning("%s: %s; the node is drained, starting with a new file", self._path, error.reason)
+            return None
+
+    def _checked(self, other_policy: Callable[[State], str], unfit: Callable[[State], str]) -> State:
         try:
-            state = self._from_json(data)
-            reason = mismatch(state)
+            state = self._from_json(self._path.read_bytes())
+            reason = other_policy(state)
         except CorruptCheckpointError as error:
-            reason = str(error)
-        if not reason:
-            return state
-        if not drained:
+            raise StateMismatchError(self._manager, self._path, str(error)) from None
+        if reason:
             raise StateMismatchError(self._manager, self._path, reason)
-        log.warning("%s: %s; the node is drained, starting with a new file", self._path, reason)
-        return None
+        if reason := unfit(state):
+            raise InvalidStateError(self._manager, self._path, reason)
+        return state
 
     def save(self, state: State) -> None:
         try:

@@ -15,8 +15,14 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
-from plimsoll.rules.config.manager_options import TRUE, cpu_option_errors, topology_option_errors
+from plimsoll.rules.config.manager_options import (
+    cpu_option_errors,
+    no_reservation,
+    none_option_error,
+    topology_option_errors,
+)
 from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_errors
+from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.model.objects import CPU, ResourceList, Taint
 from plimsoll.rules.profile import Profile
@@ -169,10 +175,10 @@ def host_errors(
         if config.swap_behavior == "LimitedSwap":
             errors.append(InvalidConfigError("memorySwap.swapBehavior", "LimitedSwap needs cgroup v2"))
     if online_cpus is not None:
-        missing = sorted(set(config.reserved_system_cpus).difference(online_cpus))
-        if missing:
-            listed = ", ".join(map(str, missing))
-            errors.append(InvalidConfigError("reservedSystemCPUs", f"not among the online CPUs: {listed}"))
+        online, reserved = set(online_cpus), config.reserved_system_cpus
+        if not online.issuperset(reserved):  # CM-5
+            sentence = f"reserved-cpus: {cpu_text(reserved)} is not a subset of online-cpus: {cpu_text(online)}"
+            errors.append(InvalidConfigError("reservedSystemCPUs", sentence))
     return errors
 
 
@@ -239,26 +245,19 @@ def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
 def _cpu_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
     if config.cpu_cfs_quota_period_us != DEFAULT_PERIOD_US and not config.gate("CustomCPUCFSQuotaPeriod"):
         yield InvalidConfigError("cpuCFSQuotaPeriod", "other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod")
+    options = config.cpu_manager_policy_options
     if config.cpu_manager_policy == "static":
         reserved = config.system_reserved.get(CPU, ZERO) + config.kube_reserved.get(CPU, ZERO)
         if not reserved:
-            sentence = "[cpumanager] unable to determine reserved CPU resources for static policy"
-            yield InvalidConfigError("cpuManagerPolicy", sentence)
-    elif config.cpu_manager_policy_options:
-        yield InvalidConfigError("cpuManagerPolicyOptions", "only the static policy has options")
-    yield from cpu_option_errors(config.cpu_manager_policy_options, config.gate, profile)
-    if (
-        config.topology_manager_policy == "single-numa-node"
-        and config.cpu_manager_policy_options.get("align-by-socket") in TRUE
-    ):
-        sentence = (
-            "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy option"
-        )
-        yield InvalidConfigError("cpuManagerPolicyOptions[align-by-socket]", sentence)
+            yield no_reservation()
+        yield from cpu_option_errors(options, config.gate, profile, config.topology_manager_policy)
+    elif (error := none_option_error(options)) is not None:
+        yield error
 
 
 def _topology_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
-    yield from topology_option_errors(config.topology_manager_policy_options, config.gate, profile)
+    if config.topology_manager_policy != "none":  # none does not read its options
+        yield from topology_option_errors(config.topology_manager_policy_options, config.gate, profile)
 
 
 FORMER_FACTOR = 0.9  # the default up to 1.36, which a file may still contain

@@ -8,6 +8,7 @@ Kubernetes: pkg/kubelet/cm/cpumanager/policy_options.go, pkg/kubelet/cm/topology
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
@@ -21,7 +22,10 @@ NEVER, STABLE = 999, "Stable"
 CPU_OPTIONS_PATH, TOPOLOGY_OPTIONS_PATH = "cpuManagerPolicyOptions", "topologyManagerPolicyOptions"
 MAX_ALLOWABLE = "max-allowable-numa-nodes"
 PREFER_CLOSEST = "prefer-closest-numa-nodes"
+ALIGN_BY_SOCKET, SINGLE_NUMA_NODE = "align-by-socket", "single-numa-node"
 DEFAULT_MAX_NODES = 8
+STATIC_ERROR, NONE_ERROR = "new static policy error: ", "new none policy error: "
+INTEGER, INT64_LIMIT = re.compile(r"[+-]?[0-9]+"), 1 << 63
 
 
 class Maturity(msgspec.Struct, frozen=True):
@@ -43,7 +47,7 @@ class Maturity(msgspec.Struct, frozen=True):
 CPU_OPTIONS = {
     "full-pcpus-only": Maturity(22, 23, 33),
     "distribute-cpus-across-numa": Maturity(23, 33),
-    "align-by-socket": Maturity(25),
+    ALIGN_BY_SOCKET: Maturity(25),
     "distribute-cpus-across-cores": Maturity(31),
     "strict-cpu-reservation": Maturity(32, 33, 35),
     "prefer-align-cpus-by-uncorecache": Maturity(32, 34, 36),
@@ -88,23 +92,47 @@ def topology_options(options: Mapping[str, str]) -> TopologyOptions:
 
 
 def cpu_option_errors(
-    options: Mapping[str, str], gate: Callable[[str], bool], profile: Profile
+    options: Mapping[str, str], gate: Callable[[str], bool], profile: Profile, topology_policy: str = "none"
 ) -> Iterator[InvalidConfigError]:
-    """`gate`: whether a feature gate is on. Texts of CM-7 and CM-8."""
+    """Of the static policy. `gate`: whether a feature gate is on. Texts of CM-7 and CM-8."""
     for name, value in options.items():
         path, maturity = f"{CPU_OPTIONS_PATH}[{name}]", _maturity(CPU_OPTIONS, name, profile)
         if not maturity:
-            yield InvalidConfigError(path, f'unknown CPU Manager Policy option: "{name}"')
+            yield _static_error(path, f'unknown CPU Manager Policy option: "{name}"')
         elif maturity != STABLE and not gate(f"CPUManagerPolicy{maturity}Options"):
             sentence = f'CPU Manager Policy {maturity}-level Options not enabled, but option "{name}" provided'
-            yield InvalidConfigError(path, sentence)
+            yield _static_error(path, sentence)
         elif value not in TRUE | FALSE:
-            yield InvalidConfigError(path, _not_bool(name, value))
+            yield _static_error(path, _not_bool(name, value))
     chosen = {name for name, value in options.items() if value in TRUE}
     for first, second in EXCLUSIVE_PAIRS:
         if first in chosen and second in chosen:
             sentence = f"static policy options {first} and {second} can not be used at the same time"
-            yield InvalidConfigError(CPU_OPTIONS_PATH, sentence)
+            yield _static_error(CPU_OPTIONS_PATH, sentence)
+    if ALIGN_BY_SOCKET in chosen and topology_policy == SINGLE_NUMA_NODE:
+        other = f"Topolgy manager {SINGLE_NUMA_NODE} policy"
+        sentence = f"{other} is incompatible with CPUManager {ALIGN_BY_SOCKET} policy option"
+        yield _static_error(f"{CPU_OPTIONS_PATH}[{ALIGN_BY_SOCKET}]", sentence)
+
+
+def _static_error(path: str, sentence: str) -> InvalidConfigError:
+    return InvalidConfigError(path, f"{STATIC_ERROR}{sentence}")
+
+
+def no_reservation() -> InvalidConfigError:
+    """The static policy without reserved CPUs (CM-4)."""
+    return InvalidConfigError(
+        "cpuManagerPolicy", "[cpumanager] unable to determine reserved CPU resources for static policy"
+    )
+
+
+def none_option_error(options: Mapping[str, str]) -> InvalidConfigError | None:
+    """The policy `none` has no options (CM-3)."""
+    if not options:
+        return None
+    listed = " ".join(f"{name}:{value}" for name, value in sorted(options.items()))
+    sentence = f"{NONE_ERROR}None policy: received unsupported options=map[{listed}]"
+    return InvalidConfigError(CPU_OPTIONS_PATH, sentence)
 
 
 def topology_option_errors(
@@ -115,15 +143,15 @@ def topology_option_errors(
         if not maturity:
             yield InvalidConfigError(path, f'unknown Topology Manager Policy option: "{name}"')
         elif maturity != STABLE and not gate(f"TopologyManagerPolicy{maturity}Options"):
-            level = maturity.lower()
-            sentence = f'topology manager policy {level}-level options not enabled, but option "{name}" provided'
-            yield InvalidConfigError(path, sentence)
+            what = f"Topology Manager Policy {maturity}-level Options"
+            what = what if profile.topology_options_in_capitals else what.lower()
+            yield InvalidConfigError(path, f'{what} not enabled, but option "{name}" provided')
         elif name == PREFER_CLOSEST:
             if value not in TRUE | FALSE:
                 yield InvalidConfigError(path, _not_bool(name, value))
-        elif not value.removeprefix("-").removeprefix("+").isdecimal() or not value.isascii():
-            sentence = f'unable to convert policy option to integer "{name}": strconv.Atoi: parsing "{value}"'
-            yield InvalidConfigError(path, f"{sentence}: invalid syntax")
+        elif why := _not_integer(value):
+            sentence = f'unable to convert policy option to integer "{name}": strconv.Atoi: parsing "{value}": {why}'
+            yield InvalidConfigError(path, sentence)
         elif int(value) < DEFAULT_MAX_NODES:
             sentence = f'the minimum value of "{name}" should not be less than {DEFAULT_MAX_NODES}'
             yield InvalidConfigError(path, sentence)
@@ -133,6 +161,13 @@ def _maturity(table: Mapping[str, Maturity], name: str, profile: Profile) -> str
     if name not in table:
         return ""
     return STABLE if profile.name == DOCUMENTS else table[name].in_release(minor(profile.release))
+
+
+def _not_integer(value: str) -> str:
+    """Why Go cannot parse the text as an int; empty if it can."""
+    if not INTEGER.fullmatch(value):
+        return "invalid syntax"
+    return "" if -INT64_LIMIT <= int(value) < INT64_LIMIT else "value out of range"
 
 
 def _not_bool(name: str, value: str) -> str:

@@ -5,14 +5,14 @@ Kubernetes: pkg/kubelet/apis/config/validation/validation_reserved_memory.go, pk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.model.names import is_hugepages
 from plimsoll.rules.model.objects import MEMORY
-from plimsoll.rules.quantity import ZERO, Quantity
+from plimsoll.rules.quantity import ZERO, Quantity, from_units
 
 PATH = "reservedMemory"
 
@@ -51,7 +51,7 @@ def reserved_errors(entries: Iterable[ReservedMemory]) -> Iterator[InvalidConfig
 
 
 def reserved_by_node(
-    entries: Iterable[ReservedMemory], nodes: Iterable[int], expected: Mapping[str, Quantity]
+    entries: Sequence[ReservedMemory], nodes: Iterable[int], expected: Mapping[str, Quantity]
 ) -> dict[int, dict[str, int]]:
     """`expected`: per type, kube-reserved + system-reserved + the hard eviction threshold.
 
@@ -67,15 +67,21 @@ def reserved_by_node(
             )
         for kind, quantity in entry.limits.items():
             result.setdefault(entry.node, {})[kind] = quantity.value
-            sums[kind] = sums[kind] + quantity if kind in sums else quantity
-    for kind in dict.fromkeys([*sums, *expected]):
-        total, wanted = sums.get(kind, ZERO), expected.get(kind, ZERO)
-        if total.value != wanted.value:
+            sums[kind] = quantity + sums.get(kind, ZERO)
+    for kind in sorted({*sums, *expected}):
+        total, wanted = ZERO + sums.get(kind, ZERO), ZERO + expected.get(kind, ZERO)  # in canonical form
+        if total != wanted:
             raise InvalidConfigError(
                 PATH,
                 f'the total amount "{total}" of type "{kind}" is not equal to the value "{wanted}" determined by Node '
                 "Allocatable feature",
             )
+    if any(not _is_whole(quantity) for entry in entries for quantity in entry.limits.values()):
+        raise InvalidConfigError(PATH, "could not covert a variable of type Quantity to int64")
     if not sum(each.get(MEMORY, 0) for each in result.values()):
         raise InvalidConfigError(PATH, "[memorymanager] you should specify the system reserved memory")
     return result
+
+
+def _is_whole(quantity: Quantity) -> bool:
+    return quantity == from_units(quantity.value)

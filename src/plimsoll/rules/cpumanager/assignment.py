@@ -9,11 +9,9 @@ Kubernetes: pkg/kubelet/cm/cpumanager/policy_static.go.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import msgspec
 
-from plimsoll.errors import InvalidConfigError, StructuredError
+from plimsoll.errors import StructuredError
 from plimsoll.rules.config.manager_options import NO_CPU_OPTIONS, CpuOptions
 from plimsoll.rules.cpumanager.distribution import DistributionError, distributed
 from plimsoll.rules.cpumanager.packing import UNEXPECTED, NotEnoughCpusError, packed, single_threads
@@ -157,21 +155,6 @@ def _fills_sockets(plan: CpuPlan, mask: int, smallest: int) -> bool:
     return len(plan.topology.sockets_of(nodes_of(mask))) == -(-smallest // per_socket)
 
 
-def reserved_set(plan: CpuPlan, explicit: Collection[int], count: int) -> Cpus:
-    """The configured CPUs, or as many as the allocator with these options takes (CM-5): 8 CPUs with siblings i, i+4,
-    reserve 2 → {0, 4}, with distribute-cpus-across-cores {0, 1}. Raises InvalidConfigError."""
-    try:
-        chosen = frozenset(explicit) or plan.take(plan.topology.cpus, count)
-    except CPU_ERRORS:
-        chosen = NO_CPUS
-    if len(chosen) != count and not explicit:  # only where a kubelet counts CPUs twice (CM-2)
-        size = f"size of {cpu_text(chosen)} did not equal {count}"
-        raise InvalidConfigError(
-            "cpuManagerPolicy", f"[cpumanager] unable to reserve the required amount of CPUs ({size})"
-        )
-    return chosen
-
-
 class CpuAllocation:
     """The CPUs of one pod, container by container: a hint provider of the topology manager (AD-4)."""
 
@@ -258,6 +241,13 @@ def assigned(pod: Pod, pools: CpuPools, plan: CpuPlan, policy: NodePolicy) -> Cp
 
 
 # --- the checkpoint ---
+
+
+def policy_error(configured: str, found: str) -> str:
+    """Why a checkpoint of this policy cannot be restored; empty if it can (CM-28)."""
+    if found == configured:
+        return ""
+    return f'configured policy "{configured}" differs from state checkpoint policy "{found}"'
 
 
 def state_error(pools: CpuPools, plan: CpuPlan) -> str:

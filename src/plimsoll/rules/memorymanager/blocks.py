@@ -126,6 +126,13 @@ UNEQUAL = "[memorymanager] the expected machine state is different from the real
 EMPTY_WITH_ASSIGNMENTS = "[memorymanager] machine state can not be empty when it has memory assignments"
 
 
+def policy_error(configured: str, found: str) -> str:
+    """Why a checkpoint of this policy cannot be restored; empty if it can (MM-16)."""
+    if found == configured:
+        return ""
+    return f'[memorymanager] configured policy "{configured}" differs from state checkpoint policy "{found}"'
+
+
 def state_error(found: Machine, owned: OwnedBlocks, fresh: Machine) -> str:
     """Why a checkpoint does not fit this machine and configuration; empty if it does (MM-16).
 

@@ -101,11 +101,12 @@ def test_the_state_survives(tmp_path: Path) -> None:
     assert assigned(again, pod("a")) == "1,5"
 
 
+INVALID = 'invalid state, please drain node and remove policy state file "{}": '
 REFUSALS = [
-    pytest.param({"cpuManagerPolicy": "none"}, HT8, 'configured policy "none" differs from state checkpoint policy "static"', id="policy"),
-    pytest.param({"reservedSystemCPUs": "1"}, HT8, 'not all reserved cpus: "1" are present in defaultCpuSet: "0,2-4,6-7"', id="reserved"),
-    pytest.param({"cpu": "7"}, HT8.only(range(7)), 'current set of available CPUs "0-6" doesn\'t match with CPUs in state "0-7"', id="cpus"),
-    pytest.param({"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}, HT8, 'some of strictly reserved cpus: "0,4" are present in defaultCpuSet: "0,2-4,6-7"', id="strict"),
+    pytest.param({"cpuManagerPolicy": "none"}, HT8, 'could not restore state from checkpoint: configured policy "none" differs from state checkpoint policy "static", please drain this node and delete the CPU manager checkpoint file "{}" before restarting Kubelet', id="policy"),
+    pytest.param({"reservedSystemCPUs": "1"}, HT8, INVALID + 'not all reserved cpus: "1" are present in defaultCpuSet: "0,2-4,6-7"', id="reserved"),
+    pytest.param({"cpu": "7"}, HT8.only(range(7)), INVALID + 'current set of available CPUs "0-6" doesn\'t match with CPUs in state "0-7"', id="cpus"),
+    pytest.param({"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}, HT8, INVALID + 'some of strictly reserved cpus: "0,4" are present in defaultCpuSet: "0,2-4,6-7"', id="strict"),
 ]  # fmt: skip
 
 
@@ -116,10 +117,7 @@ def test_a_state_of_another_configuration_is_refused_until_the_node_is_drained(
     assigned(manager(tmp_path), pod("a"))
     with pytest.raises(StateMismatchError) as caught:
         manager(tmp_path, topology, **config)
-    assert str(caught.value) == (
-        f"could not restore state from checkpoint: {words}, please drain this node and delete the CPU manager "
-        f'checkpoint file "{tmp_path / STATE}" before restarting'
-    )
+    assert str(caught.value) == words.format(tmp_path / STATE)
     fresh = manager(tmp_path, topology, drained=True, **config)
     assert fresh.cpus_of("a", "c") == fresh.shared_text
     manager(tmp_path, topology, **config)  # its new file is accepted
@@ -149,9 +147,8 @@ def test_a_damaged_state(tmp_path: Path, damage: bytes) -> None:
 
 
 WRONG = [
-    pytest.param({"reservedSystemCPUs": "9"}, HT8, "reservedSystemCPUs: not among the online CPUs: 9", id="no such CPU"),
+    pytest.param({"reservedSystemCPUs": "9"}, HT8, "reservedSystemCPUs: reserved-cpus: 9 is not a subset of online-cpus: 0-7", id="no such CPU"),
     pytest.param({"systemReserved": {"cpu": "8"}, "cpu": "9"}, HT8, "static: the capacity says 9 CPUs and the machine has 8", id="declared more than there are"),
-    pytest.param({"systemReserved": {"cpu": "1900m"}, "cpu": "2"}, flat(2), "2 of 2 CPUs are reserved", id="all reserved"),
 ]  # fmt: skip
 
 
@@ -161,6 +158,25 @@ def test_an_impossible_configuration_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(InvalidConfigError, match=words):
         manager(tmp_path, topology, **config)
+
+
+def test_all_cpus_may_be_reserved(tmp_path: Path) -> None:
+    """As a kubelet has it: pods share the CPUs, and none can own one."""
+    cpus = manager(tmp_path, flat(2), systemReserved={"cpu": "1900m"}, cpu="2")
+    assert assigned(cpus, pod("shared", "500m")) == "0-1"
+    assert assigned(cpus, pod("a", "1")).endswith("requested=1, available=0, which is unexpected")
+
+
+def test_a_file_with_a_wrong_checksum(tmp_path: Path) -> None:
+    """CM-28: 1.36 tries the oldest format last, in which entries are texts."""
+    assigned(manager(tmp_path), pod("a"))
+    state = json.loads((tmp_path / STATE).read_text())
+    (tmp_path / STATE).write_text(json.dumps({**state, "checksum": 1}))
+    as_v1 = "json: cannot unmarshal object into Go struct field CPUManagerCheckpointV1.entries of type string"
+    for profile, words in {"1.35": "checkpoint is corrupted", "1.36": as_v1, "1.37": "checkpoint is corrupted"}.items():
+        with pytest.raises(StateMismatchError) as caught:
+            manager(tmp_path, profile=profile)
+        assert caught.value.reason == words
 
 
 # --- pinning ---

@@ -17,7 +17,7 @@ from plimsoll.linux.numa import NumaMemory, this_numa
 from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.memory_manager import STATE, MemoryManager
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.resources.resource_managers import ResourceManagers, topology_setting
+from plimsoll.node.resources.resource_managers import ResourceManagers, topology_of
 from plimsoll.node.resources.state_file import StateMismatchError
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.cpumanager.topology import CpuTopology, LogicalCpu
@@ -61,7 +61,7 @@ def managers(directory: Path, *, drained: bool = False, **config: Any) -> Resour
         node,
         CpuManager(directory, node, CPUS),
         MemoryManager(directory, node, TWO),
-        topology_setting(node, CPUS, TWO),
+        topology_of(node, CPUS, TWO),
     )
     made.load(drained=drained)
     return made

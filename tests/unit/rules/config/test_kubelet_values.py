@@ -270,8 +270,8 @@ def test_figures_beyond_all_measure(name: str) -> None:
         ("{systemCgroups: /, cgroupRoot: /x}", "systemCgroups", "must not be the root cgroup"),
         ("{cpuManagerPolicy: static}", "cpuManagerPolicy", "[cpumanager] unable to determine reserved CPU resources for static policy"),
         ("{cpuManagerPolicy: static, systemReserved: {cpu: 0}}", "cpuManagerPolicy", "[cpumanager] unable to determine reserved CPU resources for static policy"),
-        ("{cpuManagerPolicyOptions: {full-pcpus-only: 'true'}}", "cpuManagerPolicyOptions", "only the static policy has options"),
-        ("{cpuManagerPolicy: static, reservedSystemCPUs: '0', cpuManagerPolicyOptions: {full-pcpus-only: 'on'}}", "cpuManagerPolicyOptions[full-pcpus-only]", 'bad value for option "full-pcpus-only": strconv.ParseBool: parsing "on": invalid syntax'),
+        ("{cpuManagerPolicyOptions: {full-pcpus-only: 'true'}}", "cpuManagerPolicyOptions", "new none policy error: None policy: received unsupported options=map[full-pcpus-only:true]"),
+        ("{cpuManagerPolicy: static, reservedSystemCPUs: '0', cpuManagerPolicyOptions: {full-pcpus-only: 'on'}}", "cpuManagerPolicyOptions[full-pcpus-only]", 'new static policy error: bad value for option "full-pcpus-only": strconv.ParseBool: parsing "on": invalid syntax'),
         ("{memoryReservationPolicy: TieredReservation}", "memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS"),
         ("{reservedMemory: [{numaNode: 0, limits: {cpu: '1'}}]}", "reservedMemory[0].limits[cpu]", 'invalid configuration: the limit type "cpu" for NUMA node 0 is not supported, only [memory hugepages-<HugePageSize>] is accepted'),
         ("{syncFrequency: -1s}", "syncFrequency", "must be greater than zero"),
@@ -294,6 +294,7 @@ def test_refused_combinations(text: str, path: str, reason: str, profile: Any) -
         "{cpuManagerPolicy: static, reservedSystemCPUs: 0-1}",
         "{memoryReservationPolicy: TieredReservation, featureGates: {MemoryQoS: true}}",
         "{memorySwap: {swapBehavior: LimitedSwap}}",
+        "{topologyManagerPolicyOptions: {nearest: 'true', max-allowable-numa-nodes: x}}",  # TM-2: none does not read them
     ],
 )
 @BOTH

@@ -15,8 +15,8 @@ from plimsoll.rules.config.manager_options import (
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.profile import profile_named
 
-ALPHA = 'CPU Manager Policy Alpha-level Options not enabled, but option "{}" provided'
-UNKNOWN = 'unknown CPU Manager Policy option: "{}"'
+ALPHA = 'new static policy error: CPU Manager Policy Alpha-level Options not enabled, but option "{}" provided'
+UNKNOWN = 'new static policy error: unknown CPU Manager Policy option: "{}"'
 BY_RELEASE = [
     ("documents", "align-by-socket", ""),
     ("1.27", "full-pcpus-only", ""),
@@ -55,7 +55,8 @@ PAIRS = [
 def test_pairs(first: str, second: str) -> None:
     profile = profile_named("documents")
     (error,) = cpu_option_errors({second: "1", first: "t"}, lambda _: True, profile)
-    assert error.reason == f"static policy options {first} and {second} can not be used at the same time"
+    sentence = f"static policy options {first} and {second} can not be used at the same time"
+    assert error.reason == f"new static policy error: {sentence}"
     assert list(cpu_option_errors({second: "0", first: "t"}, lambda _: True, profile)) == []
 
 
@@ -68,9 +69,12 @@ def test_values() -> None:
 TOPOLOGY = [
     ("1.36", "max-allowable-numa-nodes", "7", 'the minimum value of "max-allowable-numa-nodes" should not be less than 8'),
     ("1.36", "max-allowable-numa-nodes", "x", 'unable to convert policy option to integer "max-allowable-numa-nodes": strconv.Atoi: parsing "x": invalid syntax'),
+    ("1.36", "max-allowable-numa-nodes", "-+9", 'unable to convert policy option to integer "max-allowable-numa-nodes": strconv.Atoi: parsing "-+9": invalid syntax'),
+    ("1.36", "max-allowable-numa-nodes", "9999999999999999999", 'unable to convert policy option to integer "max-allowable-numa-nodes": strconv.Atoi: parsing "9999999999999999999": value out of range'),
     ("1.36", "max-allowable-numa-nodes", "12", ""),
+    ("1.36", "max-allowable-numa-nodes", "+12", ""),
     ("1.30", "max-allowable-numa-nodes", "12", 'unknown Topology Manager Policy option: "max-allowable-numa-nodes"'),
-    ("1.27", "prefer-closest-numa-nodes", "true", 'topology manager policy alpha-level options not enabled, but option "prefer-closest-numa-nodes" provided'),
+    ("1.27", "prefer-closest-numa-nodes", "true", 'Topology Manager Policy Alpha-level Options not enabled, but option "prefer-closest-numa-nodes" provided'),
     ("1.28", "prefer-closest-numa-nodes", "true", ""),
     ("1.36", "prefer-closest-numa-nodes", "yes", 'bad value for option "prefer-closest-numa-nodes": strconv.ParseBool: parsing "yes": invalid syntax'),
     ("1.36", "nearest", "true", 'unknown Topology Manager Policy option: "nearest"'),
@@ -83,3 +87,12 @@ def test_topology_options(release: str, name: str, value: str, text: str) -> Non
     config = default_config(profile)
     found = [error.reason for error in topology_option_errors({name: value}, config.gate, profile)]
     assert found == ([text] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("release", "text"),
+    [("1.32", "Topology Manager Policy Beta-level Options"), ("1.33", "topology manager policy beta-level options")],
+)
+def test_a_gate_that_is_off(release: str, text: str) -> None:
+    (error,) = topology_option_errors({"max-allowable-numa-nodes": "9"}, lambda _: False, profile_named(release))
+    assert error.reason == f'{text} not enabled, but option "max-allowable-numa-nodes" provided'

@@ -12,9 +12,9 @@ from plimsoll.rules.config.manager_options import CpuOptions
 from plimsoll.rules.cpumanager.assignment import (
     CpuPlan,
     NotWholeCoresError,
-    reserved_set,
     state_error,
 )
+from plimsoll.rules.cpumanager.creation import reserved_set
 from plimsoll.rules.cpumanager.packing import NotEnoughCpusError, packed
 from plimsoll.rules.cpumanager.pools import CpuPools, taken_by
 from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology, LogicalCpu, flat

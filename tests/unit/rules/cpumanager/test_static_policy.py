@@ -12,8 +12,8 @@ from plimsoll.rules.cpumanager.assignment import (
     CpuPlan,
     NotWholeCoresError,
     cpu_hints,
-    reserved_set,
 )
+from plimsoll.rules.cpumanager.creation import reserved_set
 from plimsoll.rules.cpumanager.packing import NotEnoughCpusError
 from plimsoll.rules.cpumanager.pools import taken_by
 from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology, LogicalCpu

@@ -3,11 +3,12 @@
 `real_managers.jsonl.gz` has one life of a node per line: `release`; `nodes` (id, `mem` in bytes, `huge`: KiB of a page →
 number, `dist`: distances, `cores`: threads `t`, socket `s`, cache `u`); `cpu`, `memory`, `devices`: the settings of the
 managers, or null; `mock`: hints of providers instead of managers; `tm`: policy, scope and options of the topology
-manager; `fixed`: the hint of each container is given, and the policy is not asked; `ops`: what happens, each with
-`real`, the answer of the release: admitted or the refusal, the hints that every manager gave, the hint stored for each
-container, and afterwards all exclusive CPUs, the shared pool, memory blocks, free memory and devices. After a restart
-`again` has the answers for the pods that run, or `start` why the managers do not start, or `create` why they cannot be
-made: a reserved CPU is offline.
+manager; `gates` that are off; `fixed`: the hint of each container is given, and the policy is not asked; `created`: why
+the managers cannot be created; `ops`: what happens, each with `real`, the answer of the release: admitted or the
+refusal, the hints that every manager gave, the hint stored for each container, and afterwards all exclusive CPUs, the
+shared pool, memory blocks, free memory and devices. A restart may have other settings, another machine, or a state file
+that is gone or has a wrong checksum (`damage`). `again` has the answers for the pods that run, `create` why managers
+cannot be created, `start` why they do not start; then the node is `down` until another restart.
 
 Many machines are uneven: offline CPUs, cores and sockets of different sizes. The lives were drawn at random.
 The managers ran with maps in the order of their keys, which is one of the orders that Go may choose. `panic` and
@@ -22,19 +23,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from plimsoll.rules.config.manager_options import cpu_options, topology_options
+from plimsoll.codec.kernel.cpu_state import CpuState, cpu_state_from_json, cpu_state_json
+from plimsoll.codec.kernel.go_checksum import CorruptCheckpointError
+from plimsoll.codec.kernel.memory_state import MemoryState, memory_state_from_json, memory_state_json
+from plimsoll.errors import InvalidConfigError
+from plimsoll.node.resources.state_file import StateMismatchError
+from plimsoll.rules.config.manager_options import none_option_error
 from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_by_node
-from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuAllocation, CpuPlan, reserved_set
+from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuAllocation, CpuPlan
+from plimsoll.rules.cpumanager.assignment import policy_error as cpu_policy_error
 from plimsoll.rules.cpumanager.assignment import state_error as cpu_state_error
+from plimsoll.rules.cpumanager.creation import StaticSetting, static_plan
 from plimsoll.rules.cpumanager.pools import CpuPools
 from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology, LogicalCpu
 from plimsoll.rules.cpuset import cpu_numbers, cpu_text
 from plimsoll.rules.devices.allocation import Device, DeviceAllocation, DeviceError, Ids, Pool
 from plimsoll.rules.memorymanager.allocation import MemoryAllocation, MemoryAssignmentError, finished_inits
 from plimsoll.rules.memorymanager.blocks import Blocks, fresh_machine, release, release_all
+from plimsoll.rules.memorymanager.blocks import policy_error as memory_policy_error
 from plimsoll.rules.memorymanager.blocks import state_error as memory_state_error
 from plimsoll.rules.model.objects import Container, Pod
 from plimsoll.rules.numa import NO_HINT, Hint, HintLists, mask_of
@@ -43,11 +51,13 @@ from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.topologymanager.admission import HintProvider, TopologyAffinityError, TopologySetting, allocate
+from plimsoll.rules.topologymanager.creation import topology_setting
 from plimsoll.rules.topologymanager.merge import NumaLayout
 from tests.unit.strategies import Json, lean
 
 SAMPLE = Path(__file__).with_name("real_managers.jsonl.gz")
 ERRORS = (*CPU_ERRORS, DeviceError, MemoryAssignmentError, TopologyAffinityError)
+SETTINGS = ("nodes", "cpu", "memory", "tm")
 PAGES = {"1048576": "hugepages-1Gi", "2048": "hugepages-2Mi"}
 
 
@@ -84,43 +94,87 @@ class Recorded:
             self._manager.allocate(container, hint)
 
 
+def mismatch(manager: str, reason: str) -> StateMismatchError:
+    return StateMismatchError(manager, Path(f"DIR/{manager.lower()}_manager_state"), reason)
+
+
+class RefusedError(Exception):
+    """Managers that cannot be created, or do not start."""
+
+
 class Node:
+    """`files`: what a restart finds on the disk. A node that does not start is down until a restart succeeds."""
+
     def __init__(self, life: Json) -> None:
         self.life, self.profile = life, profile_named(life["release"])
-        nodes, topology = life["nodes"], life["tm"]
-        layout = NumaLayout(tuple(each["id"] for each in nodes), {each["id"]: tuple(each["dist"]) for each in nodes})
-        options = topology_options(topology["options"])
-        self.setting = TopologySetting(topology["policy"], topology["scope"], options, layout)
         self.policy = NodePolicy(1 << 40, static_cpus=True)
         self.pods: dict[str, Pod] = {}
-        self.plan = self._plan(nodes) if life["cpu"] else None
-        self.cpus = CpuPools({}, NO_CPUS) if self.plan is None else self.plan.pools({})
-        self.machine = self._machine(nodes) if life["memory"] else None
+        self.plan: CpuPlan | None = None
+        self.machine: Any = None
         self.blocks: dict[str, dict[str, Blocks]] = {}
         self.pools: dict[str, Pool] = {}
         self.devices: dict[str, dict[str, dict[str, Ids]]] = {}
+        self.files: dict[str, bytes] = {}
+        self.settings = {name: life[name] for name in SETTINGS}
         for name, each in (life["devices"] or {}).items():
             self.list_devices(name, each["devices"])
+        self.created = self.up(self.settings)
 
-    def _plan(self, nodes: Sequence[Json]) -> CpuPlan:
+    def gate(self, name: str) -> bool:
+        return bool(self.life.get("gates", {}).get(name, True))
+
+    # --- creation, in the order of a kubelet ---
+
+    def up(self, given: Json) -> Json:
+        """Why the managers cannot be created, or do not start; nothing if all of them run."""
+        self.is_up = False
+        try:
+            setting, plan, machine = self._created(given)
+            self._start_cpus(plan)
+            self._start_memory(machine)
+        except RefusedError as error:
+            return {error.args[0]: error.args[1]}
+        self.setting, self.settings, self.is_up = setting, given, True
+        return {}
+
+    def _created(self, given: Json) -> tuple[TopologySetting, CpuPlan | None, Any]:
+        manager = "topology"
+        try:
+            topology, nodes = given["tm"], given["nodes"]
+            distances = {each["id"]: tuple(each["dist"]) for each in nodes if each["dist"] is not None}
+            layout = NumaLayout(tuple(each["id"] for each in nodes), distances)
+            policy, scope, options = topology["policy"], topology["scope"], topology["options"]
+            setting = topology_setting(policy, scope, options, layout, self.gate, self.profile)
+            manager = "cpu"
+            plan = self._plan(nodes, given["cpu"], policy)
+            manager = "memory"
+            return setting, plan, self._machine(nodes, given["memory"])
+        except InvalidConfigError as error:
+            raise RefusedError("create", f"{manager}: {error.reason}") from None
+
+    def _plan(self, nodes: Sequence[Json], asked: Json | None, topology_policy: str) -> CpuPlan | None:
+        if asked is None or asked.get("policy") == "none":
+            if (error := none_option_error(asked["options"] if asked else {})) is not None:
+                raise error
+            return None
         places = {
             cpu: LogicalCpu(min(core["t"]), core["s"], node["id"], core["u"])
             for node in nodes
             for core in node["cores"]
             for cpu in core["t"]
         }
-        asked = self.life["cpu"]
-        plan = CpuPlan(CpuTopology(places), NO_CPUS, cpu_options(asked["options"]), self.profile)
-        reserved = reserved_set(plan, cpu_numbers(asked["explicit"]) or (), asked["count"])
-        return msgspec.structs.replace(plan, reserved=reserved)
+        explicit = cpu_numbers(asked["explicit"]) or ()
+        setting = StaticSetting(asked["options"], explicit, asked["count"], topology_policy)
+        return static_plan(CpuTopology(places), setting, self.gate, self.profile)
 
-    def _machine(self, nodes: Sequence[Json]) -> Any:
+    def _machine(self, nodes: Sequence[Json], asked: Json | None) -> Any:
+        if asked is None or asked.get("policy") == "None":
+            return None
         sizes = {
             node["id"]: {"memory": node["mem"]}
             | {PAGES[size]: int(size) * 1024 * number for size, number in node["huge"].items()}
             for node in nodes
         }
-        asked = self.life["memory"]
         entries = [
             ReservedMemory(each["node"], {kind: parse(size) for kind, size in each["limits"].items()})
             for each in asked["reserved"]
@@ -128,6 +182,64 @@ class Node:
         expected = {kind: parse(size) for kind, size in asked["expected"].items()}
         reserved = reserved_by_node(entries, sizes, expected)
         return fresh_machine(sizes, reserved, wraps=self.profile.memory_wraps_around)
+
+    def _start_cpus(self, plan: CpuPlan | None) -> None:
+        pools = CpuPools({}, NO_CPUS)
+        if "cpu" in self.files:
+            try:
+                state = cpu_state_from_json(self.files["cpu"], tries_v1=self.profile.damaged_cpu_file_as_v1)
+                error = cpu_policy_error("none" if plan is None else "static", state.policy)
+            except CorruptCheckpointError as damage:
+                error = str(damage)
+            if error:
+                raise RefusedError("start", f"cpu: {mismatch('CPU', error)}")
+            pools = CpuPools(state.owned, state.shared)
+            if plan is not None and (error := cpu_state_error(pools, plan)):
+                raise RefusedError("start", f"cpu: {error}")
+        if plan is not None and not pools.owned and not pools.shared:
+            pools = plan.pools({})
+        self.plan, self.cpus = plan, pools
+        self._save_cpus()
+
+    def _start_memory(self, fresh: Any) -> None:
+        machine, owned = fresh, dict[str, Any]()
+        if "memory" in self.files:
+            try:
+                state = memory_state_from_json(self.files["memory"])
+                error = memory_policy_error("None" if fresh is None else "Static", state.policy)
+            except CorruptCheckpointError as damage:
+                error = str(damage)
+            if error:
+                raise RefusedError("start", f"memory: {mismatch('memory', error)}")
+            if fresh is not None and (error := memory_state_error(state.machine, state.owned, fresh)):
+                raise RefusedError("start", f"memory: {error}")
+            if fresh is not None and state.machine:
+                machine, owned = state.machine, {uid: dict(each) for uid, each in state.owned.items()}
+        self.machine, self.blocks = machine, owned
+        self._save_memory()
+
+    def _save_cpus(self) -> None:
+        policy = "none" if self.plan is None else "static"
+        self.files["cpu"] = cpu_state_json(CpuState(policy, self.cpus.shared, self.cpus.owned))
+
+    def _save_memory(self) -> None:
+        policy = "None" if self.machine is None else "Static"
+        owned = {uid: each for uid, each in self.blocks.items() if each}
+        self.files["memory"] = memory_state_json(MemoryState(policy, self.machine or {}, owned))
+
+    def save(self) -> None:
+        self._save_cpus()
+        self._save_memory()
+
+    def damage(self, what: str) -> None:
+        """A wrong checksum, or the file is gone."""
+        name, _, gone = what.partition("-")
+        data = self.files.pop(name, None)
+        if data is not None and not gone:
+            before, found, _ = data.rpartition(b'"checksum":')
+            self.files[name] = before + found + b"1}"
+
+    # --- pods ---
 
     def list_devices(self, name: str, devices: Sequence[Json]) -> None:
         found = {
@@ -193,7 +305,9 @@ class Node:
         self.pods.pop(uid, None)
         self.devices.pop(uid, None)
         self.cpus = self.cpus.released([uid])
-        self.machine = release_all(self.machine, self.blocks.pop(uid, {}))
+        blocks = self.blocks.pop(uid, {})
+        if self.machine is not None:
+            self.machine = release_all(self.machine, blocks)
 
     def start(self, uid: str, container: str) -> None:
         if uid in self.pods and uid in self.blocks:
@@ -202,13 +316,9 @@ class Node:
 
     def restart(self, op: Json) -> Json:
         """All pods that run are admitted again before plugins and the API server are there; then the others go."""
-        nodes = op.get("nodes") or self.life["nodes"]
-        if self.plan is not None:
-            self.plan = self._plan(nodes)
-            if error := cpu_state_error(self.cpus, self.plan):
-                return {"start": f"cpu: {error}"}
-        if self.machine is not None and (error := memory_state_error(self.machine, self.blocks, self._machine(nodes))):
-            return {"start": f"memory: {error}"}
+        self.damage(op.get("damage", ""))
+        if failed := self.up({name: op.get(name, before) for name, before in self.settings.items()}):
+            return failed
         listed, self.pools = self.pools, {name: Pool({}, stopped=True) for name in self.pools}
         gone, again = [uid for uid in op.get("gone", ()) if uid in self.pods], []
         for uid, pod in list(self.pods.items()):
@@ -256,6 +366,8 @@ class Node:
 def after(node: Node, op: Json) -> Json:
     """What the managers answer, and what pods own afterwards."""
     answer: Json = {}
+    if not node.is_up and op["op"] != "restart":
+        return {"down": True}
     match op["op"]:
         case "admit":
             answer = node.admit(defaulted(lean(op["pod"])), op.get("hints"))
@@ -267,7 +379,10 @@ def after(node: Node, op: Json) -> Json:
             node.list_devices(op["resource"], op["devices"])
         case "restart":
             answer = node.restart(op)
-    return answer if "start" in answer else answer | node.owned()
+    if not node.is_up:
+        return answer
+    node.save()
+    return answer | node.owned()
 
 
 @pytest.mark.parametrize("release", ["1.36"])
@@ -277,9 +392,8 @@ def test_lives_of_nodes(release: str) -> None:
     assert len(lives) >= 300
     for life in lives:
         node = Node(life)
+        assert node.created == life.get("created", {}), f"life {life['id']}"
         for number, op in enumerate(life["ops"]):
-            if "create" in op["real"]:
-                break
             mine = after(node, op)
             if op["real"].keys() & {"panic", "endless"}:
                 break
