@@ -389,7 +389,7 @@ def after(node: Node, op: Json) -> Json:
 def test_lives_of_nodes(release: str) -> None:
     with gzip.open(SAMPLE, "rt") as lines:
         lives = [life for line in lines if (life := json.loads(line))["release"] == release]
-    assert len(lives) >= 300
+    assert len(lives) >= 600
     for life in lives:
         node = Node(life)
         assert node.created == life.get("created", {}), f"life {life['id']}"
