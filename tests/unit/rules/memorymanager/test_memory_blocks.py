@@ -184,6 +184,23 @@ def test_43_reserved_memory() -> None:
         reserved_by_node([], (0, 1), {})
 
 
+@pytest.mark.parametrize(
+    ("reserved", "expected", "text"),
+    [
+        (["1500m"], "2", 'the total amount "1500m" of type "memory" is not equal to the value "2" determined'),
+        (["1500m"], "1500m", "could not covert a variable of type Quantity to int64"),
+        (["1Gi", "1073741824"], "1024Mi", 'the total amount "2147483648" of type "memory" is not equal to the value "1Gi"'),
+        (["1073741824", "1Gi"], "1024Mi", 'the total amount "2Gi" of type "memory" is not equal to the value "1Gi"'),
+    ],
+)  # fmt: skip
+def test_reserved_memory_in_the_words_of_a_kubelet(reserved: list[str], expected: str, text: str) -> None:
+    """MM-3: amounts are compared exactly, and printed in the format of the last entry. Answers of 1.36.4."""
+    entries = [ReservedMemory(number, amounts(memory=each)) for number, each in enumerate(reserved)]
+    with pytest.raises(InvalidConfigError) as caught:
+        reserved_by_node(entries, (0, 1), amounts(memory=expected))
+    assert caught.value.reason.startswith(text)
+
+
 def test_reserved_memory_itself() -> None:
     entries = [
         ReservedMemory(0, amounts(cpu="1", memory="0")),
