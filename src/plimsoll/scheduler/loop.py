@@ -317,6 +317,12 @@ class Scheduler:
         outcome = decision.preemption
         chosen = outcome.candidate if outcome is not None else None
         nominated = chosen.node if chosen is not None else None
+        if outcome is not None and chosen is None and not outcome.ineligible and pod.metadata.uid in self._nominees:
+            # Its room has gone to others. Pods that are nominated to one node must not wait for each other.
+            nominated = ""
+            self._nominations.pop(pod.metadata.uid, None)
+            self._nominees.pop(pod.metadata.uid, None)
+            self.queue.wake()
         await self._report_unschedulable(pod, decision.message, nominated)
         if outcome is not None and chosen is not None:
             self._nominations[pod.metadata.uid] = chosen.node
