@@ -43,6 +43,7 @@ from plimsoll.api.strategies.storage import (
     VolumeStrategy,
 )
 from plimsoll.api.strategies.workloads import (
+    AutoscalerStrategy,
     ControllerRevisionStrategy,
     DaemonSetStrategy,
     PodTemplateStrategy,
@@ -66,6 +67,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "endpoints": EndpointsStrategy,
     "endpointslices": EndpointSliceStrategy,
     "events": EventStrategy,
+    "horizontalpodautoscalers": AutoscalerStrategy,
     "ingressclasses": IngressClassStrategy,
     "ingresses": IngressStrategy,
     "jobs": JobStrategy,

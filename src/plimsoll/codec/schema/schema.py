@@ -100,6 +100,7 @@ class SchemaKind(msgspec.Struct, frozen=True):
 
 
 _CORE, _APPS, _EVENTS = "", "apps", "events.k8s.io"
+_AUTOSCALER = "HorizontalPodAutoscaler"
 KINDS: tuple[SchemaKind, ...] = (
     SchemaKind(_CORE, "v1", "Pod", "pods", True, "core.Pod"),
     SchemaKind(_CORE, "v1", "Node", "nodes", False, "core.Node"),
@@ -155,6 +156,10 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind("policy", "v1", "Eviction", "", True, "policy.Eviction"),
     SchemaKind("policy", "v1beta1", "Eviction", "", True, "policy.Eviction"),
     SchemaKind("autoscaling", "v1", "Scale", "", True, "autoscaling.Scale"),
+    *(
+        SchemaKind("autoscaling", version, _AUTOSCALER, "horizontalpodautoscalers", True, f"{table}.{_AUTOSCALER}")
+        for version, table in (("v2", "autoscaling2"), ("v1", "autoscaling"))
+    ),
     *(
         SchemaKind("authorization.k8s.io", "v1", name, f"{name.lower()}s", namespaced, f"authorization.{name}")
         for name, namespaced in (
@@ -230,6 +235,7 @@ def _blocks() -> dict[str, list[str]]:
     from plimsoll.codec.schema import (
         accounts,
         admission,
+        autoscaling,
         cluster,
         container,
         controllers,
@@ -255,6 +261,7 @@ def _blocks() -> dict[str, list[str]]:
         services,
         networking,
         workloads,
+        autoscaling,
         controllers,
         accounts,
         admission,
