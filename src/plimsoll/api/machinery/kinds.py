@@ -424,6 +424,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",), namespaced=False, has_generation=True
     ),
+    ApiResource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False),
     ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", ("sc",), namespaced=False),
     ApiResource("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", ("vac",), namespaced=False),
 )

@@ -38,6 +38,7 @@ from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
 from plimsoll.api.strategies.storage import (
     ClaimStrategy,
+    CsiNodeStrategy,
     StorageClassStrategy,
     VolumeAttributesClassStrategy,
     VolumeStrategy,
@@ -61,6 +62,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "configmaps": ConfigMapStrategy,
     "controllerrevisions": ControllerRevisionStrategy,
     "cronjobs": CronJobStrategy,
+    "csinodes": CsiNodeStrategy,
     "customresourcedefinitions": CustomResourceDefinitionStrategy,
     "daemonsets": DaemonSetStrategy,
     "deployments": WorkloadStrategy,

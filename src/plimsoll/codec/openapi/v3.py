@@ -206,7 +206,9 @@ def add_struct(schemas: JsonObject, kind: StructType) -> None:
     if name in schemas:
         return
     properties: JsonObject = {}
-    schemas[name] = {"description": kind.description, "type": "object", "properties": properties}
+    schemas[name] = {"description": kind.description, "type": "object"}
+    if kind.fields:
+        schemas[name]["properties"] = properties
     required = [field.name for field in kind.fields.values() if field.required]
     if required:
         schemas[name]["required"] = sorted(required)

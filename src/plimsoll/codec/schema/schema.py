@@ -116,6 +116,7 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind(_CORE, "v1", "Endpoints", "endpoints", True, "core.Endpoints"),
     SchemaKind(_CORE, "v1", "PersistentVolume", "persistentvolumes", False, "core.PersistentVolume"),
     SchemaKind(_CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, "core.PersistentVolumeClaim"),
+    SchemaKind("storage.k8s.io", "v1", "CSINode", "csinodes", False, "storage.CSINode"),
     SchemaKind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, "storage.StorageClass"),
     SchemaKind(
         "storage.k8s.io",

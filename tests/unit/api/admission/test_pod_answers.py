@@ -1,4 +1,4 @@
-"""608 odd pods and objects of other kinds, each with what kube-apiserver v1.36.4 answered to it (`pod_answers.jsonl`,
+"""624 odd pods and objects of other kinds, each with what kube-apiserver v1.36.4 answered to it (`pod_answers.jsonl`,
 `object_answers.jsonl`): the same code, and mostly the same words.
 
 `tests/e2e/test_real_control_plane.py` asks a real one again, where there is one.

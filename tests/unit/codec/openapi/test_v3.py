@@ -93,10 +93,10 @@ def test_nothing_is_empty(path: str) -> None:
     should round trip OpenAPI V3 for all built-in group versions)."""
 
     def empty(value: Any, at: str) -> list[str]:
+        if isinstance(value, dict | list) and not value:
+            return [at]
         if isinstance(value, dict):
             return [found for name, each in value.items() for found in empty(each, f"{at}.{name}")]
-        if not isinstance(value, list):
-            return []
-        return [found for each in value for found in empty(each, at)] if value else [at]
+        return [found for each in value for found in empty(each, at)] if isinstance(value, list) else []
 
     assert empty(document(path), "") == []
