@@ -88,37 +88,37 @@ def as_v1(stored: JsonObject) -> JsonObject:
         if percent is not None:
             shown["currentCPUUtilizationPercentage"] = percent
     others = [_metric_v1(metric, "target") for metric in metrics if _cpu_percent(metric, "target") is None]
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         _METRICS: others,
         _CURRENT_METRICS: [_metric_v1(metric, "current") for metric in current],
         _BEHAVIOR: _behavior_v1(spec.get("behavior") or {}),
         _CONDITIONS: status.get("conditions"),
     }
-    texts = {name: msgspec.json.encode(value).decode() for name, value in told.items() if value}
+    texts = {name: msgspec.json.encode(value).decode() for name, value in reported.items() if value}
     return {**stored, "metadata": _annotated(stored["metadata"], texts), "spec": first, "status": shown}
 
 
 def as_stored(sent: JsonObject) -> JsonObject:
     """A body in autoscaling/v1 as it is stored. An annotation that cannot be read counts as absent."""
     spec, status = sent.get("spec") or {}, sent.get("status") or {}
-    told = _told((sent.get("metadata") or {}).get("annotations") or {})
+    annotated = _annotations((sent.get("metadata") or {}).get("annotations") or {})
     percent = spec.get("targetCPUUtilizationPercentage")
-    metrics = [*told.get("metrics", ()), *([cpu_metric(percent)] if percent is not None else ())]
+    metrics = [*annotated.get("metrics", ()), *([cpu_metric(percent)] if percent is not None else ())]
     new: JsonObject = {name: spec[name] for name in ("scaleTargetRef", "minReplicas", "maxReplicas") if name in spec}
     new["metrics"] = metrics or [cpu_metric(DEFAULT_CPU_PERCENT)]
-    if told.get("behavior"):
-        new["behavior"] = told["behavior"]
+    if annotated.get("behavior"):
+        new["behavior"] = annotated["behavior"]
     reported: JsonObject = {name: status[name] for name in _STATUS if name in status}
-    reported["currentMetrics"] = told.get("currentMetrics")
-    if "currentMetrics" not in told and status.get("currentCPUUtilizationPercentage") is not None:
+    reported["currentMetrics"] = annotated.get("currentMetrics")
+    if "currentMetrics" not in annotated and status.get("currentCPUUtilizationPercentage") is not None:
         used = {"averageUtilization": status["currentCPUUtilizationPercentage"]}
         reported["currentMetrics"] = [{"type": "Resource", "resource": {"name": "cpu", "current": used}}]
-    if told.get("conditions"):
-        reported["conditions"] = told["conditions"]
+    if annotated.get("conditions"):
+        reported["conditions"] = annotated["conditions"]
     return {**sent, "metadata": _annotated(sent.get("metadata") or {}, {}), "spec": new, "status": reported}
 
 
-def _told(texts: Mapping[str, str]) -> JsonObject:
+def _annotations(texts: Mapping[str, str]) -> JsonObject:
     """What the annotations say, in the form of v2 and with its types."""
     found: JsonObject = {}
     for annotation, part, name in (

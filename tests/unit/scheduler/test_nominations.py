@@ -1,4 +1,4 @@
-"""A scheduler and an API server: pods that are nominated to one node do not wait for each other for ever."""
+"""A scheduler and an API server: pods that are nominated to one node do not wait for each other without end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_more_pods_are_nominated_than_have_room(tmp_path: Path) -> None:
     """e2e: SchedulerPreemption validates various priority Pods preempt expectedly with the async preemption.
 
     Of five pods of one priority, each counts the four others as placed on a node that has room for four. As by
-    Kubernetes, one that can preempt nobody loses its nomination.
+    Kubernetes, one that has no pod to preempt loses its nomination.
     """
     async with scheduled(tmp_path, gate=False) as ask:
         await run(ask, "large", "2", "high")

@@ -24,18 +24,18 @@ def deletion_conditions(
 ) -> list[JsonObject]:
     """`remaining`: how many objects, by `PLURAL.GROUP`; `finalizers`: on how many of them each is; `before` is kept
     where nothing changes."""
-    told = {type_: ("False", *fine) for type_, fine in _FINE.items()}
+    reported = {type_: ("False", *fine) for type_, fine in _FINE.items()}
     if remaining:
         counts = ", ".join(sorted(f"{name} has {count} resource instances" for name, count in remaining.items()))
         text = f"Some resources are remaining: {counts}"
-        told["NamespaceContentRemaining"] = ("True", "SomeResourcesRemain", text)
+        reported["NamespaceContentRemaining"] = ("True", "SomeResourcesRemain", text)
     if finalizers:
         counts = ", ".join(sorted(f"{name} in {count} resource instances" for name, count in finalizers.items()))
         text = f"Some content in the namespace has finalizers remaining: {counts}"
-        told["NamespaceFinalizersRemaining"] = ("True", "SomeFinalizersRemain", text)
+        reported["NamespaceFinalizersRemaining"] = ("True", "SomeFinalizersRemain", text)
     old = {condition.get("type"): condition for condition in before}
-    made = [condition for condition in before if condition.get("type") not in told]
-    for type_, (status, reason, message) in told.items():
+    made = [condition for condition in before if condition.get("type") not in reported]
+    for type_, (status, reason, message) in reported.items():
         known = old.get(type_) or {}
         since = known.get("lastTransitionTime") if known.get("status") == status else now
         condition = {"type": type_, "status": status, "lastTransitionTime": since}

@@ -80,11 +80,11 @@ async def test_a_dependent_with_another_owner_stays(tmp_path: Path) -> None:
 
 async def test_a_policy_takes_the_place_of_another(tmp_path: Path) -> None:
     async with workloads(tmp_path) as made:
-        held = {"finalizers": ["orphan", "example.com/held"]}
-        await made.create("replicationcontrollers", {**controller("web", 0), "metadata": {"name": "web", **held}})
+        kept = {"finalizers": ["orphan", "example.com/kept"]}
+        await made.create("replicationcontrollers", {**controller("web", 0), "metadata": {"name": "web", **kept}})
         path = f"{PATHS['replicationcontrollers']}/web"
         marked = await made.ask.ok("DELETE", path, {"propagationPolicy": "Background"})
-        assert marked["metadata"]["finalizers"] == ["example.com/held"]
+        assert marked["metadata"]["finalizers"] == ["example.com/kept"]
 
 
 async def test_both_options_are_refused(tmp_path: Path) -> None:

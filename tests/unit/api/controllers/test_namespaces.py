@@ -1,4 +1,4 @@
-"""How a namespace is deleted: its pods first, and what is left is told."""
+"""How a namespace is deleted: its pods first, and its conditions say what is left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.api.controllers.workloads import workloads
 from tests.unit.documents.waiting import until
 
 Json = dict[str, Any]
-HELD = "e2e.example.com/finalizer"
+FINALIZER = "e2e.example.com/finalizer"
 PODS, MAPS = "/api/v1/namespaces/team/pods", "/api/v1/namespaces/team/configmaps"
 
 
@@ -25,7 +25,7 @@ async def test_pods_are_deleted_first(tmp_path: Path) -> None:
 
         await until(has_account)
         spec = {"containers": [{"name": "c", "image": "x"}]}
-        await ask.ok("POST", PODS, {"metadata": {"name": "held", "finalizers": [HELD]}, "spec": spec})
+        await ask.ok("POST", PODS, {"metadata": {"name": "first", "finalizers": [FINALIZER]}, "spec": spec})
         await ask.ok("POST", MAPS, {"metadata": {"name": "kept"}})
         await ask.ok("DELETE", "/api/v1/namespaces/team")
 
@@ -33,14 +33,14 @@ async def test_pods_are_deleted_first(tmp_path: Path) -> None:
             found = (await ask.ok("GET", "/api/v1/namespaces/team"))["status"]
             return {each["type"]: each for each in found.get("conditions") or []}
 
-        told = await until(conditions)
-        assert told["NamespaceDeletionContentFailure"]["status"] == "False"
-        assert told["NamespaceContentRemaining"]["status"] == "True"
-        assert "pods. has 1 resource instances" in told["NamespaceContentRemaining"]["message"]
-        finalizers = f"Some content in the namespace has finalizers remaining: {HELD} in 1 resource instances"
-        assert told["NamespaceFinalizersRemaining"]["message"] == finalizers
+        found = await until(conditions)
+        assert found["NamespaceDeletionContentFailure"]["status"] == "False"
+        assert found["NamespaceContentRemaining"]["status"] == "True"
+        assert "pods. has 1 resource instances" in found["NamespaceContentRemaining"]["message"]
+        finalizers = f"Some content in the namespace has finalizers remaining: {FINALIZER} in 1 resource instances"
+        assert found["NamespaceFinalizersRemaining"]["message"] == finalizers
         assert (await ask("GET", f"{MAPS}/kept")).code == 200
-        await ask.ok("PATCH", f"{PODS}/held", {"metadata": {"finalizers": None}}, MERGE)
+        await ask.ok("PATCH", f"{PODS}/first", {"metadata": {"finalizers": None}}, MERGE)
 
         async def gone() -> bool:
             return (await ask("GET", "/api/v1/namespaces/team")).code == 404
