@@ -323,10 +323,11 @@ class Scheduler:
             self._nominations.pop(pod.metadata.uid, None)
             self._nominees.pop(pod.metadata.uid, None)
             self.queue.wake()
-        await self._report_unschedulable(pod, decision.message, nominated)
-        if outcome is not None and chosen is not None:
+        if chosen is not None:  # before anything is sent: the next decision counts it
             self._nominations[pod.metadata.uid] = chosen.node
             self._nominees[pod.metadata.uid] = pod
+        await self._report_unschedulable(pod, decision.message, nominated)
+        if outcome is not None and chosen is not None:
             await self._preempt(pod, outcome)
 
     async def _report_unschedulable(self, pod: Pod, message: str, nominated: str | None) -> None:

@@ -42,3 +42,19 @@ async def test_more_pods_are_nominated_than_have_room(tmp_path: Path) -> None:
         await until(bound)
         (left,) = [each for each in await waiting(ask) if not each["spec"].get("nodeName")]
         assert "nominatedNodeName" not in left["status"]
+
+
+async def test_pods_that_come_together_have_victims_of_their_own(tmp_path: Path) -> None:
+    """Each counts the ones that were nominated just before, whose nomination the API server does not show yet."""
+    async with scheduled(tmp_path, gate=False) as ask:
+        victims = [f"low-{number}" for number in range(4)]
+        for name in victims:
+            await run(ask, name, "500m", "low")
+        for number in range(4):
+            await ask.ok("POST", PODS, pod(f"high-{number}", {"cpu": "500m"}, priorityClassName="high"))
+
+        async def all_leave() -> bool:
+            found = [await ask.ok("GET", f"{PODS}/{name}") for name in victims]
+            return all("deletionTimestamp" in each["metadata"] for each in found)
+
+        await until(all_leave)
