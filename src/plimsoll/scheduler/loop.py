@@ -317,10 +317,17 @@ class Scheduler:
         outcome = decision.preemption
         chosen = outcome.candidate if outcome is not None else None
         nominated = chosen.node if chosen is not None else None
-        await self._report_unschedulable(pod, decision.message, nominated)
-        if outcome is not None and chosen is not None:
+        if outcome is not None and chosen is None and not outcome.ineligible and pod.metadata.uid in self._nominees:
+            # Its room has gone to others. Pods that are nominated to one node must not wait for each other.
+            nominated = ""
+            self._nominations.pop(pod.metadata.uid, None)
+            self._nominees.pop(pod.metadata.uid, None)
+            self.queue.wake()
+        if chosen is not None:  # before anything is sent: the next decision counts it
             self._nominations[pod.metadata.uid] = chosen.node
             self._nominees[pod.metadata.uid] = pod
+        await self._report_unschedulable(pod, decision.message, nominated)
+        if outcome is not None and chosen is not None:
             await self._preempt(pod, outcome)
 
     async def _report_unschedulable(self, pod: Pod, message: str, nominated: str | None) -> None:

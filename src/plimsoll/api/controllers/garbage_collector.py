@@ -15,7 +15,15 @@ from plimsoll.api.controllers.controller import Controller, ControllerContext, r
 from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.kube import request
 from plimsoll.kube.request import ResourcePath
-from plimsoll.rules.controllers.owner_references import FOREGROUND, ORPHAN, blocks, is_left_over, owner_uids
+from plimsoll.rules.controllers.owner_references import (
+    FOREGROUND,
+    ORPHAN,
+    blocks,
+    is_left_over,
+    owner_uids,
+    propagation,
+    waits_for_dependents,
+)
 from plimsoll.rules.model.json_object import JsonObject
 
 REQUEUE_S = 0.5
@@ -81,8 +89,17 @@ def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Contr
         if metadata.get("deletionTimestamp") and (FOREGROUND in finalizers or ORPHAN in finalizers):
             return await finalize_owner(document, resource, finalizers)
         if owner_uids(document) and is_left_over(document, existing.keys()) and not metadata.get("deletionTimestamp"):
-            await context.attempt(request.delete(resource, name, namespace, uid=metadata["uid"]), _REPLACED)
+            policy = propagation(document)
+            change = request.delete(resource, name, namespace, uid=metadata["uid"], propagation=policy)
+            await context.attempt(change, _REPLACED)
         return None
+
+    def has_other_owner(dependent: JsonObject, uid: str) -> bool:
+        """One that exists and does not itself wait for its dependents to be deleted."""
+        owners = [
+            context.document(existing[each]) for each in owner_uids(dependent) if each != uid and each in existing
+        ]
+        return any(owner is not None and not waits_for_dependents(owner) for owner in owners)
 
     async def finalize_owner(owner: JsonObject, resource: ResourcePath, finalizers: list[str]) -> float | None:
         metadata = owner["metadata"]
@@ -93,7 +110,7 @@ def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Contr
             if dependent is None or path is None or metadata["uid"] not in owner_uids(dependent):
                 continue
             name, namespace = dependent["metadata"]["name"], dependent["metadata"].get("namespace", "")
-            if ORPHAN in finalizers:
+            if ORPHAN in finalizers or has_other_owner(dependent, metadata["uid"]):
                 references = dependent["metadata"]["ownerReferences"]
                 left = [reference for reference in references if reference["uid"] != metadata["uid"]]
                 change = {"metadata": {"ownerReferences": left or None}}
@@ -102,8 +119,9 @@ def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Contr
                 continue
             waiting = waiting or blocks(dependent, metadata["uid"])
             if not dependent["metadata"].get("deletionTimestamp"):
-                delete = request.delete(path, name, namespace, uid=dependent["metadata"]["uid"])
-                await context.attempt(delete, _REPLACED)
+                uid = dependent["metadata"]["uid"]
+                policy = "Foreground" if dependents.get(uid) else propagation(dependent)
+                await context.attempt(request.delete(path, name, namespace, uid=uid, propagation=policy), _REPLACED)
         if waiting:
             return REQUEUE_S
         left = [finalizer for finalizer in finalizers if finalizer not in (FOREGROUND, ORPHAN)]

@@ -23,7 +23,6 @@ from plimsoll.api.admission.quota import charge, charge_object, counting_keys, q
 from plimsoll.api.machinery.bodies import off_loop, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
-from plimsoll.api.machinery.event_versions import as_core
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.metadata import (
     body_of,
@@ -36,6 +35,7 @@ from plimsoll.api.machinery.namespace_contents import namespace_contents
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
 from plimsoll.api.machinery.service_addresses import UnclaimedError, names_of
 from plimsoll.api.machinery.status import StatusError, already_exists, invalid_object, too_many_requests
+from plimsoll.api.machinery.versions import to_store
 from plimsoll.api.strategies.base import WriteContext
 from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.defaults.objects import with_kind_defaults
@@ -141,7 +141,7 @@ async def prepared(
         new = defaulted(cluster, resource, {**document, "metadata": metadata}, name)
         if not tracked:
             new = track_update(kind_of(resource), None, new, options.field_manager, "", context.now)
-        return as_core(new) if resource.group == "events.k8s.io" else new
+        return to_store(resource, new)
 
     new = await off_loop(cluster, call, len(call.body), completed)
     if resource.storage == "pods":

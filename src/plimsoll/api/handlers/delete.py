@@ -26,12 +26,15 @@ from plimsoll.api.machinery.negotiate import PLAIN
 from plimsoll.api.machinery.request_info import DeleteOptions, delete_options
 from plimsoll.api.machinery.status import StatusError, forbidden, not_found, object_details, success
 from plimsoll.rules.admission.custom_resource_definitions import CLEANUP_FINALIZER
+from plimsoll.rules.controllers.owner_references import FOREGROUND, ORPHAN
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.rules.timestamps import epoch_seconds, rfc3339
 from plimsoll.store.records import Decision, Delete, Record
 
-_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+_FINALIZERS = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+# Older than garbage collection: without a policy in the request their pods stay. kubectl always sends one.
+_ORPHANS_BY_DEFAULT = ("jobs", "replicationcontrollers")
 
 
 class Deletion(msgspec.Struct, frozen=True):
@@ -129,7 +132,7 @@ def _answer(resource: ApiResource, deletion: Deletion, body: bytes) -> Response:
 
 def decide_deletion(resource: ApiResource, old: JsonObject, options: DeleteOptions, now_s: float) -> Deletion:
     """The table of 05 B6, row by row."""
-    document = {**old, "metadata": _with_propagation(dict(old["metadata"]), options.propagation)}
+    document = {**old, "metadata": _with_propagation(resource, old["metadata"], options.propagation)}
     if resource.graceful:
         return _graceful(document, old, options, now_s)
     metadata = document["metadata"]
@@ -162,11 +165,19 @@ def _keep_until_clean(definition: JsonObject, now_s: float) -> None:
     definition["status"] = {**status, "conditions": [*others, terminating]}
 
 
-def _with_propagation(metadata: JsonObject, propagation: str) -> JsonObject:
-    finalizer = _FINALIZERS.get(propagation)
-    if finalizer and finalizer not in (metadata.get("finalizers") or []):
-        metadata["finalizers"] = [*(metadata.get("finalizers") or []), finalizer]
-    return metadata
+def _with_propagation(resource: ApiResource, metadata: JsonObject, propagation: str) -> JsonObject:
+    """The finalizer of the policy in place of any other: of the request, else of the object, else of its kind."""
+    finalizers = metadata.get("finalizers") or []
+    if not propagation and not any(finalizer in finalizers for finalizer in _FINALIZERS.values()):
+        propagation = "Orphan" if resource.storage in _ORPHANS_BY_DEFAULT else ""
+    if not propagation:
+        return dict(metadata)
+    kept = [finalizer for finalizer in finalizers if finalizer not in _FINALIZERS.values()]
+    wanted = [_FINALIZERS[propagation]] if propagation in _FINALIZERS else []
+    if set(kept + wanted) == set(finalizers):
+        return dict(metadata)
+    rest = {name: value for name, value in metadata.items() if name != "finalizers"}
+    return {**rest, "finalizers": kept + wanted} if kept + wanted else rest
 
 
 def _namespace(document: JsonObject, now_s: float) -> Deletion:

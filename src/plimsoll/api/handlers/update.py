@@ -37,7 +37,6 @@ from plimsoll.api.handlers.create import (
 from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, off_loop, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
-from plimsoll.api.machinery.event_versions import as_core, as_new
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.metadata import (
     body_of,
@@ -51,6 +50,7 @@ from plimsoll.api.machinery.metadata import (
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
 from plimsoll.api.machinery.service_addresses import UnclaimedError, names_of
 from plimsoll.api.machinery.status import StatusError, conflict, internal, invalid_object, not_found
+from plimsoll.api.machinery.versions import in_its_version, to_store
 from plimsoll.api.strategies.base import Strategy, WriteContext, with_old
 from plimsoll.api.strategies.certificates import CertificateRequestStrategy
 from plimsoll.api.strategies.cluster import NamespaceStrategy
@@ -233,8 +233,7 @@ def _proposed(
     new = _prepared(rules, info.subresource, live, new, context)
     if not tracked:
         new = track_update(kind, live, new, options.field_manager, info.subresource, context.now)
-    if resource.group == "events.k8s.io":
-        new = as_core(new)
+    new = to_store(resource, new)
     if resource.storage == "pods" and not info.subresource:
         new = admitted_pod_update(old, new)
     return new, errors, tracked
@@ -271,9 +270,8 @@ def _accepted(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonO
 
 def as_served(resource: ApiResource, stored: JsonObject) -> JsonObject:
     """A stored object as this resource serves it, with kind and apiVersion."""
-    words = as_new(stored) if resource.group == "events.k8s.io" else stored
-    if resource.custom is not None:
-        words = served(resource.custom.kind, stored)
+    custom = resource.custom
+    words = in_its_version(resource, stored) if custom is None else served(custom.kind, stored)
     return {"kind": resource.kind, "apiVersion": resource.group_version, **words}
 
 

@@ -1,6 +1,7 @@
 """What the server serves: one row per resource. Discovery, routing, storage and tables all read this table.
 
-A resource is known by (group, version, plural). Its objects are stored by its plural, which both event groups share.
+A resource is known by (group, version, plural). Its objects are stored by its plural, which both event groups and both
+versions of autoscalers share, in the form of the first one here.
 `fields` are the field selectors beside `metadata.name` and `metadata.namespace` (05 B6 Selectors).
 """
 
@@ -327,6 +328,18 @@ RESOURCES: tuple[ApiResource, ...] = (
     _review("authorization.k8s.io", "SelfSubjectAccessReview"),
     _review("authorization.k8s.io", "SelfSubjectRulesReview"),
     _review("authorization.k8s.io", "SubjectAccessReview"),
+    *(
+        ApiResource(
+            "autoscaling",
+            version,
+            "horizontalpodautoscalers",
+            "HorizontalPodAutoscaler",
+            ("hpa",),
+            ("all",),
+            subresources=(_status("HorizontalPodAutoscaler"),),
+        )
+        for version in ("v2", "v1")
+    ),
     ApiResource(
         "batch",
         "v1",
@@ -411,13 +424,14 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",), namespaced=False, has_generation=True
     ),
+    ApiResource("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False),
     ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", ("sc",), namespaced=False),
     ApiResource("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", ("vac",), namespaced=False),
 )
 
 GROUPS = frozenset((resource.group, resource.version) for resource in RESOURCES)
 _BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
-_BY_STORAGE = {resource.storage: resource for resource in reversed(RESOURCES) if resource.storage}  # of events: core/v1
+_BY_STORAGE = {resource.storage: resource for resource in reversed(RESOURCES) if resource.storage}
 
 
 def resource_at(group: str, version: str, plural: str) -> ApiResource | None:

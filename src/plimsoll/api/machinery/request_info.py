@@ -268,19 +268,26 @@ def delete_options(document: dict[str, Any] | None, info: RequestInfo) -> Delete
         dry_run = info.query.get("dryRun", [])
         grace = _integer(info.option("gracePeriodSeconds")) if "gracePeriodSeconds" in info.query else None
         propagation = info.option("propagationPolicy")
+        orphan = info.flag("orphanDependents") if "orphanDependents" in info.query else None
         uid = version = ""
     else:
         dry_run = document.get("dryRun") or []
         grace = document.get("gracePeriodSeconds")
         propagation = document.get("propagationPolicy") or ""
+        orphan = document.get("orphanDependents")
         preconditions = document.get("preconditions") or {}
         uid, version = preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
     errors = _dry_run_errors(dry_run)
     if propagation not in ("", "Foreground", "Background", "Orphan"):
         supported = 'supported values: "Foreground", "Background", "Orphan", "nil"'
         errors.append(FieldError("FieldValueNotSupported", "propagationPolicy", supported, propagation))
+    if orphan is not None and propagation:
+        both = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(FieldError("FieldValueInvalid", "propagationPolicy", both, propagation))
     if errors:
         raise invalid_options("DeleteOptions", errors)
+    if orphan is not None:
+        propagation = "Orphan" if orphan else "Background"
     return DeleteOptions(grace, uid, version, propagation, bool(dry_run))
 
 

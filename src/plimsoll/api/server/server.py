@@ -204,6 +204,9 @@ def _config(app: App, listener: Listener) -> uvicorn.Config:
         port=listener.port,
         http=limited(app.options.limits.connections),
         ws=_websocket,  # type: ignore[arg-type]  # uvicorn only calls it
+        # A pong waits behind the data that a container has not read yet (kubectl cp of a large file), so a late one
+        # does not mean that the client has gone; TCP notices that by the pings.
+        ws_ping_timeout=None,
         loop="asyncio",
         lifespan="off",
         log_config=None,

@@ -113,7 +113,7 @@ def _controllers(
     cluster, clock = app.cluster, app.cluster.clock
     profile, pods, replica_sets, revisions = cluster.profile, Orphans(), Orphans(), Orphans()
     return (
-        namespaces.controller(context, cluster.catalog),
+        namespaces.controller(context, clock, cluster.catalog),
         nodes.lifecycle_controller(context, profile, clock),
         nodes.taint_eviction_controller(context, clock),
         pod_gc.controller(context),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import Any
 
-from plimsoll.api.machinery.event_versions import completed
+from plimsoll.api.machinery.versions import completed
 from plimsoll.api.strategies.base import Strategy, WriteContext, forbidden, invalid, required, unsupported, without
 from plimsoll.errors import FieldError
 from plimsoll.rules.model.json_object import JsonObject

@@ -1,4 +1,4 @@
-"""PersistentVolumes, PersistentVolumeClaims, StorageClasses and VolumeAttributesClasses."""
+"""PersistentVolumes, PersistentVolumeClaims, StorageClasses, VolumeAttributesClasses and CSINodes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from plimsoll.rules.storage.objects import (
     claim_update_errors,
     class_errors,
     class_update_errors,
+    csi_node_errors,
     defaulted_claim,
     defaulted_class,
     defaulted_volume,
@@ -72,3 +73,16 @@ class VolumeAttributesClassStrategy(Strategy):
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return attributes_class_errors(new, old)
+
+
+class CsiNodeStrategy(Strategy):
+    unconditional_update = False
+
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
+        return csi_node_errors(document)
+
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return csi_node_errors(new, old)
+
+    def warnings(self, document: JsonObject) -> list[str]:
+        return ["CSINode: nodes of this cluster use no CSI drivers"]

@@ -38,11 +38,13 @@ from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
 from plimsoll.api.strategies.storage import (
     ClaimStrategy,
+    CsiNodeStrategy,
     StorageClassStrategy,
     VolumeAttributesClassStrategy,
     VolumeStrategy,
 )
 from plimsoll.api.strategies.workloads import (
+    AutoscalerStrategy,
     ControllerRevisionStrategy,
     DaemonSetStrategy,
     PodTemplateStrategy,
@@ -60,12 +62,14 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "configmaps": ConfigMapStrategy,
     "controllerrevisions": ControllerRevisionStrategy,
     "cronjobs": CronJobStrategy,
+    "csinodes": CsiNodeStrategy,
     "customresourcedefinitions": CustomResourceDefinitionStrategy,
     "daemonsets": DaemonSetStrategy,
     "deployments": WorkloadStrategy,
     "endpoints": EndpointsStrategy,
     "endpointslices": EndpointSliceStrategy,
     "events": EventStrategy,
+    "horizontalpodautoscalers": AutoscalerStrategy,
     "ingressclasses": IngressClassStrategy,
     "ingresses": IngressStrategy,
     "jobs": JobStrategy,

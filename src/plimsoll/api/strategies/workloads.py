@@ -1,4 +1,7 @@
-"""Kinds with a pod template: a selector that must match it, a number of replicas, a way to replace pods."""
+"""Kinds with a pod template: a selector that must match it, a number of replicas, a way to replace pods.
+
+Autoscalers of such kinds, too.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,32 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.admission.pod_spec.rules import spec_rules
 from plimsoll.rules.admission.pod_spec.spec import spec_errors
 from plimsoll.rules.admission.validation import pod_errors
+from plimsoll.rules.controllers.autoscalers import autoscaler_errors, autoscaler_status_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems
 from plimsoll.rules.model.objects import SelectorTerm
 from plimsoll.rules.scheduling.selectors import matches_label
 from plimsoll.rules.storage.objects import claim_spec_errors
+
+
+class AutoscalerStrategy(Strategy):
+    """Horizontal pod autoscalers: stored for a controller, of which this server has none."""
+
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
+        status = {"desiredReplicas": 0, "currentMetrics": None}
+        return {**super().prepared_for_create(document, context), "status": status}
+
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
+        return autoscaler_errors(document, None, to_zero=context.gates.scale_to_zero)
+
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return autoscaler_errors(new, old, to_zero=context.gates.scale_to_zero)
+
+    def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return autoscaler_status_errors(new)
+
+    def warnings(self, document: JsonObject) -> list[str]:
+        return ["HorizontalPodAutoscaler: it has no effect unless a controller of autoscalers runs in the cluster"]
 
 
 class WorkloadStrategy(Strategy):

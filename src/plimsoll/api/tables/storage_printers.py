@@ -102,6 +102,7 @@ STORAGE_PRINTERS: dict[str, Printer] = {
     "storageclasses": Printer(
         columns("Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"), _class
     ),
+    "csinodes": Printer(columns("Drivers", "Age"), named(lambda node: [len(part(node, "spec").get("drivers") or [])])),
     "volumeattributesclasses": Printer(
         columns("DriverName", "Age"), named(lambda attributes: [attributes.get("driverName") or ""])
     ),

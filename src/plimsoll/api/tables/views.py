@@ -12,11 +12,11 @@ from functools import lru_cache
 import msgspec
 
 from plimsoll.api.machinery.encoding import as_yaml, encoded
-from plimsoll.api.machinery.event_versions import as_new
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import MediaType, View
 from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.status import bad_request
+from plimsoll.api.machinery.versions import in_its_version, is_stored_form
 from plimsoll.api.tables.columns import Printer
 from plimsoll.api.tables.custom_printer import custom_printer
 from plimsoll.api.tables.pod_printer import pod_conditions
@@ -43,11 +43,11 @@ _ZERO_VALUES: dict[str, bytes] = {
 
 
 def stored_form(resource: ApiResource, body: bytes) -> bytes:
-    """The members of the object in this resource's version: the stored bytes, except for events.k8s.io and for custom
-    kinds, which follow their current schema."""
+    """The members of the object in this resource's version: the stored bytes, except for a second version and for
+    custom kinds, which follow their current schema."""
     if resource.custom is not None:
         return encoded(served(resource.custom.kind, _decode(body)))
-    return encoded(as_new(_decode(body))) if resource.group == "events.k8s.io" else body
+    return body if is_stored_form(resource) else encoded(in_its_version(resource, _decode(body)))
 
 
 @lru_cache(512)  # custom resources come and go

@@ -11,6 +11,16 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.scheduling.selectors import selector_text
 from plimsoll.rules.timestamps import age, epoch_seconds, human_duration
 
+_UNKNOWN = "<unknown>"
+_METRICS_SHOWN = 2
+_METRIC_SOURCES = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
+
 
 def _template(document: JsonObject) -> list[str]:
     """Containers, Images, Selector: the wide cells of every workload."""
@@ -37,6 +47,42 @@ def _replicas(document: JsonObject, *fields: str) -> list[int]:
     """The desired number, then these of the status."""
     desired, status = part(document, "spec").get("replicas"), part(document, "status")
     return [1 if desired is None else int(desired), *(status.get(field) or 0 for field in fields)]
+
+
+def _autoscaler(autoscaler: JsonObject, now_s: float) -> list[Any]:
+    spec, status = part(autoscaler, "spec"), part(autoscaler, "status")
+    target, fewest = part(spec, "scaleTargetRef"), spec.get("minReplicas")
+    current = status.get("currentMetrics") or []
+    shown = [
+        _metric(metric, current[index] if index < len(current) else {})
+        for index, metric in enumerate(spec.get("metrics") or [])
+    ]
+    more = f" + {len(shown) - _METRICS_SHOWN} more..." if len(shown) > _METRICS_SHOWN else ""
+    return [
+        name_of(autoscaler),
+        f"{target.get('kind') or ''}/{target.get('name') or ''}",
+        ", ".join(shown[:_METRICS_SHOWN]) + more or NONE,
+        "<unset>" if fewest is None else str(fewest),
+        spec.get("maxReplicas") or 0,
+        status.get("currentReplicas") or 0,
+        age_of(autoscaler, now_s),
+    ]
+
+
+def _metric(metric: JsonObject, status: JsonObject) -> str:
+    """`cpu: 40%/80%`: the value and the target."""
+    name = _METRIC_SOURCES.get(metric.get("type") or "")
+    if name is None:
+        return "<unknown type>"
+    source, target, current = part(metric, name), part(metric, name, "target"), part(status, name, "current")
+    about = f"{source.get('name') or ''}: " if name in ("resource", "containerResource") else ""
+    if (average := target.get("averageValue")) is not None:
+        per_pod = " (avg)" if name in ("external", "object") else ""
+        return f"{about}{current.get('averageValue') or _UNKNOWN}/{average}{per_pod}"
+    if about:
+        used, wanted = (each.get("averageUtilization") for each in (current, target))
+        return f"{about}{_UNKNOWN if used is None else f'{used}%'}/{'<auto>' if wanted is None else f'{wanted}%'}"
+    return f"{current.get('value') or _UNKNOWN}/{target.get('value') or '0'}"
 
 
 def _job(job: JsonObject, now_s: float) -> list[Any]:
@@ -165,6 +211,9 @@ WORKLOAD_PRINTERS: dict[str, Printer] = {
     ),
     "controllerrevisions": Printer(
         (*columns("Controller"), TableColumn("Revision", "integer", "Its number."), AGE), _controller_revision
+    ),
+    "horizontalpodautoscalers": Printer(
+        columns("Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"), _autoscaler
     ),
     "podtemplates": Printer((*columns("Containers", "Images", "Pod Labels"), AGE), _pod_template),
 }

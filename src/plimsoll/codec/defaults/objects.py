@@ -13,7 +13,7 @@ import base64
 import re
 from collections.abc import Callable
 
-from plimsoll.codec.defaults import networking, services
+from plimsoll.codec.defaults import autoscaling, networking, services
 from plimsoll.codec.defaults.members import in_go_order, put
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.defaults.workloads import WORKLOADS
@@ -326,6 +326,7 @@ _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
     "EndpointSlice": services.endpoint_slice,
     "NetworkPolicy": networking.network_policy,
     "IngressClass": networking.ingress_class,
+    "HorizontalPodAutoscaler": autoscaling.autoscaler,
 }
 
 

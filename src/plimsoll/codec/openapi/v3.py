@@ -18,7 +18,11 @@ from plimsoll.codec.schema.schema import KINDS, Field, SchemaKind, StructType, T
 from plimsoll.rules.model.json_object import JsonObject
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
-_PACKAGES = {"meta": _META, "metrics": "io.k8s.metrics.pkg.apis.metrics.v1beta1"}
+_PACKAGES = {
+    "meta": _META,
+    "metrics": "io.k8s.metrics.pkg.apis.metrics.v1beta1",
+    "autoscaling2": "io.k8s.api.autoscaling.v2",
+}
 _NAMED_SCALARS: dict[str, tuple[str, JsonObject]] = {
     "Quantity": (
         "io.k8s.apimachinery.pkg.api.resource.Quantity",
@@ -147,7 +151,7 @@ def paths_of(path: str, kind: SchemaKind, reference: str) -> JsonObject:
         collection: {
             "get": _operation(kind, "list", ()),
             "post": _operation(kind, "post", _WRITE_OPTIONS, body),
-            "parameters": _path_parameters("namespace") if kind.namespaced else [],
+            **({"parameters": _path_parameters("namespace")} if kind.namespaced else {}),
         },
         f"{collection}/{{name}}": {
             "get": _operation(kind, "get", ()),
@@ -167,16 +171,17 @@ def _path_parameters(*names: str) -> list[JsonObject]:
 
 
 def _operation(kind: SchemaKind, action: str, options: tuple[str, ...], body: JsonObject | None = None) -> JsonObject:
+    parameters = [
+        {
+            "name": name,
+            "in": "query",
+            "description": _DESCRIPTIONS[name],
+            "schema": {"type": "boolean" if name == "force" else "string", "uniqueItems": True},
+        }
+        for name in options
+    ]
     operation: JsonObject = {
-        "parameters": [
-            {
-                "name": name,
-                "in": "query",
-                "description": _DESCRIPTIONS[name],
-                "schema": {"type": "boolean" if name == "force" else "string", "uniqueItems": True},
-            }
-            for name in options
-        ],
+        **({"parameters": parameters} if parameters else {}),
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": group_version_kind(kind),
@@ -201,7 +206,9 @@ def add_struct(schemas: JsonObject, kind: StructType) -> None:
     if name in schemas:
         return
     properties: JsonObject = {}
-    schemas[name] = {"description": kind.description, "type": "object", "properties": properties}
+    schemas[name] = {"description": kind.description, "type": "object"}
+    if kind.fields:
+        schemas[name]["properties"] = properties
     required = [field.name for field in kind.fields.values() if field.required]
     if required:
         schemas[name]["required"] = sorted(required)

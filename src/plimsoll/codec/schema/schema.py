@@ -100,6 +100,7 @@ class SchemaKind(msgspec.Struct, frozen=True):
 
 
 _CORE, _APPS, _EVENTS = "", "apps", "events.k8s.io"
+_AUTOSCALER = "HorizontalPodAutoscaler"
 KINDS: tuple[SchemaKind, ...] = (
     SchemaKind(_CORE, "v1", "Pod", "pods", True, "core.Pod"),
     SchemaKind(_CORE, "v1", "Node", "nodes", False, "core.Node"),
@@ -115,6 +116,7 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind(_CORE, "v1", "Endpoints", "endpoints", True, "core.Endpoints"),
     SchemaKind(_CORE, "v1", "PersistentVolume", "persistentvolumes", False, "core.PersistentVolume"),
     SchemaKind(_CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, "core.PersistentVolumeClaim"),
+    SchemaKind("storage.k8s.io", "v1", "CSINode", "csinodes", False, "storage.CSINode"),
     SchemaKind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, "storage.StorageClass"),
     SchemaKind(
         "storage.k8s.io",
@@ -155,6 +157,10 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind("policy", "v1", "Eviction", "", True, "policy.Eviction"),
     SchemaKind("policy", "v1beta1", "Eviction", "", True, "policy.Eviction"),
     SchemaKind("autoscaling", "v1", "Scale", "", True, "autoscaling.Scale"),
+    *(
+        SchemaKind("autoscaling", version, _AUTOSCALER, "horizontalpodautoscalers", True, f"{table}.{_AUTOSCALER}")
+        for version, table in (("v2", "autoscaling2"), ("v1", "autoscaling"))
+    ),
     *(
         SchemaKind("authorization.k8s.io", "v1", name, f"{name.lower()}s", namespaced, f"authorization.{name}")
         for name, namespaced in (
@@ -230,6 +236,7 @@ def _blocks() -> dict[str, list[str]]:
     from plimsoll.codec.schema import (
         accounts,
         admission,
+        autoscaling,
         cluster,
         container,
         controllers,
@@ -255,6 +262,7 @@ def _blocks() -> dict[str, list[str]]:
         services,
         networking,
         workloads,
+        autoscaling,
         controllers,
         accounts,
         admission,

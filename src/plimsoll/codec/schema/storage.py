@@ -1,4 +1,4 @@
-"""PersistentVolumes and their claims, StorageClasses and VolumeAttributesClasses."""
+"""PersistentVolumes and their claims, StorageClasses, VolumeAttributesClasses and CSINodes."""
 
 # ruff: noqa: E501 (one line per field)
 
@@ -70,4 +70,16 @@ storage.VolumeAttributesClass v1.VolumeAttributesClass | Attributes of volumes t
   metadata 1 meta.ObjectMeta! | Name, labels and other metadata.
   driverName 2 string! required | The storage driver.
   parameters 3 {string} | The attributes.
+storage.CSINode v1.CSINode | The storage drivers on a node.
+  metadata 1 meta.ObjectMeta! | Name of the node, labels and other metadata.
+  spec 2 storage.CSINodeSpec! required | The drivers.
+storage.CSINodeSpec v1.CSINodeSpec | The storage drivers on a node.
+  drivers 1 []storage.CSINodeDriver! required merge=name map=name | The drivers.
+storage.CSINodeDriver v1.CSINodeDriver | A storage driver on a node.
+  name 1 string! required | Name of the driver.
+  nodeID 2 string! required | What the driver calls the node.
+  topologyKeys 3 []string! atomic | Labels of nodes that say where volumes can be.
+  allocatable 4 storage.VolumeNodeResources | How many volumes it can have.
+storage.VolumeNodeResources v1.VolumeNodeResources | How many volumes a node can have.
+  count 1 int32* | The number.
 """

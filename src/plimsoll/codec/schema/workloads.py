@@ -1,4 +1,4 @@
-"""apps/v1, batch/v1, policy/v1, autoscaling/v1 and metrics."""
+"""apps/v1, batch/v1, policy/v1 and metrics."""
 
 TABLE = """
 apps.ReplicaSet v1.ReplicaSet | A number of pods that are all alike.
@@ -141,15 +141,6 @@ policy.PodDisruptionBudgetStatus v1.PodDisruptionBudgetStatus | What there is.
 policy.Eviction v1.Eviction | Asks to evict a pod.
   metadata 1 meta.ObjectMeta! | Name of the pod.
   deleteOptions 2 meta.DeleteOptions | How to delete it.
-autoscaling.Scale v1.Scale | The number of pods of a workload.
-  metadata 1 meta.ObjectMeta! | Name of the workload.
-  spec 2 autoscaling.ScaleSpec! | What is wanted.
-  status 3 autoscaling.ScaleStatus! | What there is.
-autoscaling.ScaleSpec v1.ScaleSpec | What is wanted.
-  replicas 1 int32 | How many pods.
-autoscaling.ScaleStatus v1.ScaleStatus | What there is.
-  replicas 1 int32! required | How many pods there are.
-  selector 2 string | The pods, as a text.
 metrics.PodMetrics v1beta1.PodMetrics | What a pod uses.
   metadata 1 meta.ObjectMeta! | Name of the pod.
   timestamp 2 Time! required | When it was measured.

@@ -2,7 +2,7 @@
 
 It uses asyncio streams; httptools parses the head of a request. A handler gets a `HttpRequest` and returns a `Reply`, a
 `HttpStream`, or an `Upgrade` that takes over the connection. A client can only use bounded resources: a head of at most
-16 KiB within ten seconds, a small body, and a limited number of connections.
+16 KiB within ten seconds (80 KiB with a client certificate), a small body, and a limited number of connections.
 
 The agent does not use uvicorn, as the API server does, because it must stay small: this server needs half the memory,
 and it notices at once when the client of a stream disconnects.
@@ -28,6 +28,7 @@ from plimsoll.aio import cancel_all, connection_ended
 from plimsoll.errors import StructuredError
 
 HEAD_BYTES, HEAD_S, IDLE_S, HANDSHAKE_S = 16384, 10.0, 120.0, 10.0
+FORWARDED_HEAD_BYTES = 80 * 1024  # what the API server accepts, and its own headers
 BODY_BYTES = 65536  # no request needs one; one that is sent is read and ignored
 MAX_CONNECTIONS = 512
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
@@ -152,7 +153,7 @@ class _Connection:
         while True:
             try:
                 async with asyncio.timeout(idle_s):
-                    head = await self._reader.readuntil(b"\r\n\r\n")
+                    head = await self._read_head()
             except asyncio.LimitOverrunError:
                 await self._reply(text(431, "the request head is too large"), close=True)
                 return
@@ -169,6 +170,18 @@ class _Connection:
                 await self._reader.readexactly(parsed.body_bytes)
             if not await self._answer(parsed.request(self._peer), parsed.keep_alive):
                 return
+
+    async def _read_head(self) -> bytes:
+        """Raises LimitOverrunError. A verified client may send as much as an API server forwards (exec of a long
+        command)."""
+        longest, begun = FORWARDED_HEAD_BYTES if self._peer else HEAD_BYTES, b""
+        while True:
+            try:
+                return begun + await self._reader.readuntil(b"\r\n\r\n")
+            except asyncio.LimitOverrunError as error:
+                if len(begun) + error.consumed > longest:
+                    raise
+                begun += await self._reader.readexactly(error.consumed)
 
     async def _answer(self, request: HttpRequest, keep_alive: bool) -> bool:
         """Whether the connection stays open."""

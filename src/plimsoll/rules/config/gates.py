@@ -48,6 +48,7 @@ GATES = (
     Gate("EnvFiles", True, "Variables may come from a file of a volume (`fileKeyRef`)."),
     Gate("GracefulNodeShutdown", True, "A shutdown of the machine waits for the pods, by shutdownGracePeriod."),
     Gate("GracefulNodeShutdownBasedOnPodPriority", True, "shutdownGracePeriodByPodPriority may be set."),
+    Gate("HPAScaleToZero", False, "`minReplicas` of a HorizontalPodAutoscaler may be 0."),
     Gate("HugepageAwareEviction", False, "memory.available is reduced by the node's huge pages."),
     Gate("InPlacePodLevelResourcesVerticalScaling", True, "Pod-level resources may be resized."),
     Gate("InPlacePodVerticalScaling", True, "Resources of a running pod may change."),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Any
+from typing import Any, Literal
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+Propagation = Literal["Background", "Foreground", "Orphan"]
 
 
 def controller_of(document: Mapping[str, Any]) -> str:
@@ -42,3 +43,17 @@ def reference(owner: Mapping[str, Any], kind: str, api_version: str) -> dict[str
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def propagation(document: Mapping[str, Any]) -> Propagation:
+    """With which policy the garbage collector deletes an object: that of its finalizer, if it has one."""
+    finalizers = document["metadata"].get("finalizers") or ()
+    if ORPHAN in finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in finalizers else "Background"
+
+
+def waits_for_dependents(document: Mapping[str, Any]) -> bool:
+    """It is deleted in the foreground: its dependents are deleted before it."""
+    metadata = document["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and FOREGROUND in (metadata.get("finalizers") or ())

@@ -159,13 +159,13 @@ class _StatefulSet:
         pods = [self.by_ordinal[ordinal] for ordinal in self.condemned]
         if not self.is_ordered:
             return [pod for pod in pods if not is_terminating(pod)], False
-        every = [self.by_ordinal[ordinal] for ordinal in self.ordinals if ordinal in self.by_ordinal] + pods
-        unhealthy = next((pod for pod in every if not is_healthy(pod)), None)
-        for pod in pods:
-            if is_terminating(pod) or (pod is not unhealthy and not self._is_available(pod)):
-                return [], True
-            return [pod], True
-        return [], False
+        if not pods:
+            return [], False
+        # Those that stay come first, then those that go, by their ordinals: the last one waits for all of them.
+        stay = [self.by_ordinal[ordinal] for ordinal in self.ordinals if ordinal in self.by_ordinal]
+        first = next((pod for pod in (*stay, *reversed(pods)) if not self._is_available(pod)), None)
+        waits = is_terminating(pods[0]) or (pods[0] is not first and not self._is_available(pods[0]))
+        return ([] if waits else pods[:1]), True
 
     def _outdated(self) -> list[JsonObject]:
         """Pods of another revision, from the last to the partition, as many as may be missing."""

@@ -27,6 +27,7 @@ class Gates(msgspec.Struct, frozen=True):
     restart_rules: bool = True  # ContainerRestartRules
     restart_all: bool = True  # RestartAllContainersOnContainerExits
     stop_signals: bool = True  # ContainerStopSignals
+    scale_to_zero: bool = False  # HPAScaleToZero
     # Rows of the profile
     class_from_status: bool = True
     class_per_container: bool = False
@@ -64,6 +65,7 @@ def resolved_gates(feature_gates: Mapping[str, bool], profile: Profile) -> Gates
         exclusive_memory=feature_gates["InPlacePodVerticalScalingExclusiveMemory"],
         memory_volumes=feature_gates["InPlacePodVerticalScalingMemoryBackedVolumes"],
         scheduler_preempts=feature_gates["InPlacePodVerticalScalingSchedulerPreemption"],
+        scale_to_zero=feature_gates["HPAScaleToZero"],
         claims=feature_gates["DRANodeAllocatableResources"],
         fixed_defaulting=feature_gates["PodLevelResourcesFixDefaulting"],
         fixed_class=feature_gates["PodLevelResourcesFixKubeletQOSClass"],

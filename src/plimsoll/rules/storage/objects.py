@@ -1,4 +1,4 @@
-"""PersistentVolumes, PersistentVolumeClaims, StorageClasses: defaults and validation, as Kubernetes has them."""
+"""PersistentVolumes, their claims and classes, CSINodes: defaults and validation, as Kubernetes has them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 SOURCES = ("hostPath", "nfs", "local", "csi")
 _RECLAIM = ("Delete", "Recycle", "Retain")
+_MAX_DRIVER, _MAX_NODE_ID = 63, 256
 
 
 def _error(type_: ErrorType, path: str, detail: str = "", value: Any = None) -> FieldError:
@@ -241,6 +242,53 @@ def attributes_class_errors(attributes: JsonObject, old: JsonObject | None = Non
         if old is not None and old.get(field) != attributes.get(field):
             errors.append(_error("FieldValueForbidden", field, f"updates to {field} are forbidden."))
     return errors
+
+
+def csi_node_errors(node: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
+    drivers, path = (node.get("spec") or {}).get("drivers") or (), "spec.drivers"
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, driver in enumerate(drivers):
+        errors += _driver_errors(driver, seen, f"{path}[{index}]")
+    before = {each.get("name"): each for each in ((old or {}).get("spec") or {}).get("drivers") or ()}
+    for driver in drivers:
+        known = before.get(driver.get("name"))
+        if known is not None and _but_allocatable(known) != _but_allocatable(driver):
+            errors.append(_error("FieldValueInvalid", path, "field is immutable"))
+    return errors
+
+
+def _driver_errors(driver: JsonObject, seen: set[str], at: str) -> Iterator[FieldError]:
+    name, node_id = driver.get("name") or "", driver.get("nodeID") or ""
+    if not name:
+        yield _error("FieldValueRequired", f"{at}.name")
+    elif len(name) > _MAX_DRIVER:
+        yield _error("FieldValueTooLong", f"{at}.name", f"may not be more than {_MAX_DRIVER} bytes")
+    for problem in dns_subdomain_problems(name.lower()) if name else ():
+        yield _error("FieldValueInvalid", f"{at}.name", problem, name)
+    if not node_id:
+        yield _error("FieldValueRequired", f"{at}.nodeID")
+    if len(node_id) > _MAX_NODE_ID:
+        yield _error("FieldValueInvalid", f"{at}.nodeID", f"must be {_MAX_NODE_ID} characters or less", node_id)
+    if ((driver.get("allocatable") or {}).get("count") or 0) < 0:
+        count = driver["allocatable"]["count"]
+        yield _error("FieldValueInvalid", f"{at}.allocatable.count", "must be greater than or equal to 0", count)
+    if name in seen:
+        yield _error("FieldValueDuplicate", f"{at}.name", value=name)
+    seen.add(name)
+    keys: set[str] = set()
+    for key in driver.get("topologyKeys") or ():
+        if not key:
+            yield _error("FieldValueRequired", at)
+        if key in keys:
+            yield _error("FieldValueDuplicate", at, value=key)
+        keys.add(key)
+        for problem in qualified_name_problems(key):
+            yield _error("FieldValueInvalid", at, problem, key)
+
+
+def _but_allocatable(driver: JsonObject) -> JsonObject:
+    return {name: value for name, value in driver.items() if name != "allocatable" and value}
 
 
 def default_class(classes: list[JsonObject], mark: str = DEFAULT_CLASS) -> str:

@@ -266,3 +266,18 @@ async def test_what_is_refused(tmp_path: Path, path: str, body: dict[str, Any], 
         said = await ask("POST", path, body)
         assert said.code == 422
         assert message in said.message
+
+
+async def test_drivers_of_a_node(tmp_path: Path) -> None:
+    """They are only stored. A driver keeps its name and node ID; how many volumes it can have may change."""
+    async with api(tmp_path) as ask:
+        driver = {"name": "a.example.com", "nodeID": "i", "topologyKeys": ["a.example.com/zone"]}
+        path = "/apis/storage.k8s.io/v1/csinodes"
+        said = await ask("POST", path, {"metadata": {"name": "n1"}, "spec": {"drivers": [driver]}})
+        assert (said.code, len(said.warnings)) == (201, 1)
+        more = {"spec": {"drivers": [{**driver, "allocatable": {"count": 9}}]}}
+        assert (await ask.ok("PATCH", f"{path}/n1", more, MERGE))["spec"] == more["spec"]
+        other = await ask("PATCH", f"{path}/n1", {"spec": {"drivers": [{**driver, "nodeID": "j"}]}}, MERGE)
+        assert (other.code, "spec.drivers: Invalid value" in other.message) == (422, True)
+        (row,) = (await ask.ok("GET", path, accept=TABLE))["rows"]
+        assert row["cells"][:2] == ["n1", 1]

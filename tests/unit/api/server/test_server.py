@@ -17,6 +17,7 @@ from plimsoll.api.machinery.audit import Audit, AuditFile
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, Limits
 from plimsoll.api.machinery.users import ANONYMOUS, AUTHENTICATED, MASTERS, NODES, VIEWERS, Tokens, User
+from plimsoll.api.server import server
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.server import Listener, ServerStartError, serving
 from tests.unit.api.api_client import PODS, api, pod
@@ -271,3 +272,10 @@ async def test_sixteen_writers_of_one_object(tmp_path: Path) -> None:
         ]
         assert {each.code for each in await asyncio.gather(*patches)} == {200}
         assert len((await ask.ok("GET", f"{path}/a"))["data"]) == 16
+
+
+def test_a_late_pong_does_not_end_a_stream(tmp_path: Path) -> None:
+    """It waits behind data that is not read yet (e2e: … should handle in-cluster config, which copies kubectl)."""
+    app = App(Options(tmp_path, lambda scope, headers: ANONYMOUS))
+    config = server._config(app, Listener("127.0.0.1", 0))
+    assert (config.ws_ping_timeout, config.ws_ping_interval) == (None, 20.0)

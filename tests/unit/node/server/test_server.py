@@ -251,7 +251,8 @@ async def test_a_taken_port_is_left_to_its_owner(world: World) -> None:
     ("sent", "status"),
     [
         pytest.param(b"nonsense\r\n\r\n", b"400", id="no HTTP"),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", b"431", id="long head"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 90_000 + b"\r\n\r\n", b"431", id="long head"),
+        pytest.param(b"GET /healthz?x=" + b"y" * 65_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"200", id="long command"),
         pytest.param(b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", b"400", id="chunked body"),
         pytest.param(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", b"413", id="large body"),
         pytest.param(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi", b"405", id="another method"),
@@ -272,6 +273,17 @@ async def test_odd_requests(world: World, sent: bytes, status: bytes) -> None:
         elif b"Connection: close" in head:
             await reader.read()
             assert reader.at_eof()
+    writer.close()
+
+
+async def test_a_stranger_may_send_a_short_head_only(world: World) -> None:
+    tls = ssl.create_default_context(cafile=str(world.authority.ca_file))
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", world.port, ssl=tls, server_hostname=endpoint_name(NODE)
+    )
+    writer.write(b"GET /healthz?x=" + b"y" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(10):
+        assert (await reader.readuntil(b"\r\n\r\n")).split()[1] == b"431"
     writer.close()
 
 
