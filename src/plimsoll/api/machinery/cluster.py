@@ -58,7 +58,7 @@ class Limits(msgspec.Struct, frozen=True):
     # Of one limited user. A request costs 1 of the rate, one that reads many objects more (`fairness`).
     user_per_s: float = 500.0
     user_burst: int = 1_000
-    held_bytes: int = 64 * 1024 * 1024  # large bodies of limited users
+    large_body_bytes: int = 64 * 1024 * 1024  # large bodies of limited users
     user_seats: int = 4  # long requests at a time
     user_waiting: int = 32  # long requests that wait for a seat
     user_watches: int = 500
