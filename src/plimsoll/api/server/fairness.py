@@ -57,7 +57,7 @@ class Fairness:
     def __init__(self, limits: Limits, meter: RequestMetrics, rounds: Rounds, clock: Callable[[], float]) -> None:
         self._limits, self._meter, self._rounds, self._clock = limits, meter, rounds, clock
         self._flows: dict[str, Flow] = {}
-        self._large_body_bytes = 0  # of bodies
+        self._large_body_bytes = 0  # in memory
 
     async def admit(self, user: User, verb: str) -> None:
         """Count a request against the user's rate. Raises 429."""
