@@ -136,6 +136,16 @@ def attacks() -> dict[str, Attack]:
         ),
         "unfinished bodies": unfinished(MAPS, 3_000_000, 300),
         "chunks of a byte": flood(chunked + b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n", 50, WHO),
+        "watched selectors": changing(
+            _labels(f"{PODS}/p1"),
+            request_bytes("GET", f"{PODS}?watch=1&resourceVersion=0&labelSelector={selector}"),
+            100,
+        ),
+        "watched tables": first(
+            [_post(MAPS, {"metadata": {"name": "big"}, "data": {"k": "x" * 900_000}})],
+            changing(_labels(f"{MAPS}/big"), request_bytes("GET", f"{MAPS}?watch=1&resourceVersion=0", TABLE), 250),
+        ),
+        # These leave objects behind that make every change of a pod cost more.
         "budgets": first(
             [_post(BUDGETS, {"metadata": {"name": f"b{n}"}, "spec": budget}) for n in range(20)],
             changing(_labels(f"{PODS}/p1")),
@@ -149,14 +159,5 @@ def attacks() -> dict[str, Attack]:
                 for n in range(50)
             ],
             changing(_labels(f"{PODS}/p1")),
-        ),
-        "watched selectors": changing(
-            _labels(f"{PODS}/p1"),
-            request_bytes("GET", f"{PODS}?watch=1&resourceVersion=0&labelSelector={selector}"),
-            100,
-        ),
-        "watched tables": first(
-            [_post(MAPS, {"metadata": {"name": "big"}, "data": {"k": "x" * 900_000}})],
-            changing(_labels(f"{MAPS}/big"), request_bytes("GET", f"{MAPS}?watch=1&resourceVersion=0", TABLE), 250),
         ),
     }
