@@ -67,14 +67,17 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Expo
 
 
 async def in_slices(
-    items: Iterable[T], slice_s: float = SLICE_S, clock: Callable[[], float] = time.perf_counter
+    items: Iterable[T], slice_s: float = SLICE_S, clock: Callable[[], float] = time.perf_counter, pause_s: float = 0.0
 ) -> AsyncIterator[T]:
-    """The items, one by one. After each `slice_s` that the caller works on them, all other coroutines may run."""
+    """The items, one by one. After each `slice_s` that the caller works on them, all other coroutines may run.
+
+    An answer takes several rounds of the event loop: with a pause most of them have no slice.
+    """
     began_s = clock()
     for item in items:
         yield item
         if clock() - began_s >= slice_s:
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause_s)
             began_s = clock()
 
 

@@ -1,4 +1,4 @@
-"""A viewer attacks the API server in every way that a client has, while an administrator reads one pod after the other.
+"""A viewer, or an editor, attacks the API server in every way of a client, while an administrator reads pod after pod.
 
 `attack` runs one way of attacking for some seconds and measures how long the administrator's GETs take meanwhile and
 how much memory the server uses. The server and the attackers are processes of their own, the attackers with a low
@@ -36,8 +36,9 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 TABLE = (("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"),)
 YAML, JSON = (("Content-Type", "application/yaml"),), (("Content-Type", "application/json"),)
 ADDRESS = "127.0.0.2"  # of the attacker: a viewer is not on the administrator's machine
+EDITOR, RBAC = "ned", "rbac.authorization.k8s.io"
 NOTHING = "(no attack)"  # to compare with
-_REFUSED = (ConnectionError, asyncio.IncompleteReadError, EOFError, ssl.SSLError, TimeoutError)
+REFUSED = (ConnectionError, asyncio.IncompleteReadError, EOFError, ssl.SSLError, TimeoutError)
 
 
 class HarmedError(Exception):
@@ -61,15 +62,15 @@ class Target:
     def __init__(self, url: str, directory: Path) -> None:
         """`directory` has what `furnish` has written."""
         self.url, self.directory = url, directory
+        self.admin, self.viewer, self.editor = (self._context(directory, name) for name in ("root", "eve", EDITOR))
         self.anonymous = ssl.create_default_context(cafile=str(directory / "ca.pem"))
-        self.admin, self.viewer = (self._context(directory, name) for name in ("root", "eve"))
 
     @staticmethod
     def furnish(state: Path, directory: Path) -> None:
         authority = Authority(state)
         (directory / "ca.pem").write_bytes(authority.ca_file.read_bytes())
-        for name, group in (("root", MASTERS), ("eve", VIEWERS)):
-            issued = authority.issue(name, (group,))
+        for name, groups in (("root", (MASTERS,)), ("eve", (VIEWERS,)), (EDITOR, ())):
+            issued = authority.issue(name, groups)
             (directory / f"{name}.pem").write_bytes(issued.certificate + issued.key)
 
     @staticmethod
@@ -78,11 +79,23 @@ class Target:
         context.load_cert_chain(directory / f"{name}.pem")
         return context
 
-    async def connected(self, *, anonymous: bool = False) -> Connection:
-        return await Connection.open(self.url, self.anonymous if anonymous else self.viewer, ADDRESS)
+    async def connected(self, who: str = "viewer") -> Connection:
+        """`who` names one of the contexts."""
+        return await Connection.open(self.url, getattr(self, who), ADDRESS)
 
     async def fill(self, pods: int) -> None:
+        """With pods, and the editor's right to edit their namespace."""
         names = iter(range(pods))
+        binding = {
+            "metadata": {"name": "editor"},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": EDITOR}],
+        }
+        first = await Connection.open(self.url, self.admin)
+        where = f"/apis/{RBAC}/v1/namespaces/default/rolebindings"
+        code, _ = await first.discarded(request_bytes("POST", where, JSON, json.dumps(binding).encode()))
+        assert code == 201, code
+        await first.close()
 
         async def one() -> None:
             connection = await Connection.open(self.url, self.admin)
@@ -118,7 +131,7 @@ async def attack(target: Target, pid: int, name: str, seconds: float, pods: int,
     most_mb = resident_mb(pid)
     try:
         kept = await Connection.open(target.url, target.admin)
-    except _REFUSED as error:
+    except REFUSED as error:
         raise HarmedError(f"no connection before the attack: {error!r}") from error
     command = [sys.executable, "-m", "tests.e2e.attacks_api", name, target.url, str(target.directory)]
     attacking = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
@@ -135,7 +148,7 @@ async def attack(target: Target, pid: int, name: str, seconds: float, pods: int,
             try:
                 connection = await Connection.open(target.url, target.admin) if is_new else kept
                 code, _ = await connection.discarded(data)
-            except _REFUSED as error:
+            except REFUSED as error:
                 raise HarmedError(f"GET {number} on a {'new' if is_new else 'kept'} connection: {error!r}") from error
             if code != 200:
                 raise HarmedError(f"GET {number} was answered with {code}")
@@ -173,7 +186,7 @@ def _quantile(sorted_s: list[float], share: float) -> float:
 async def _repeated(run: Attack, target: Target) -> None:
     print("attacking", flush=True)
     while True:
-        with contextlib.suppress(*_REFUSED):
+        with contextlib.suppress(*REFUSED):
             await run(target)
         await asyncio.sleep(0)
 
@@ -187,13 +200,13 @@ def main(name: str, url: str, directory: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _crowd(target: Target, count: int, *, anonymous: bool = False) -> AsyncIterator[list[Connection]]:
+async def crowd_of(target: Target, count: int, who: str = "viewer") -> AsyncIterator[list[Connection]]:
     """As many connections as the server accepts, up to `count`."""
     crowd: list[Connection] = []
     try:
         for start in range(0, count, 50):
             opened = await asyncio.gather(
-                *(target.connected(anonymous=anonymous) for _ in range(min(50, count - start))), return_exceptions=True
+                *(target.connected(who) for _ in range(min(50, count - start))), return_exceptions=True
             )
             crowd += (one for one in opened if isinstance(one, Connection))
         yield crowd
@@ -202,14 +215,14 @@ async def _crowd(target: Target, count: int, *, anonymous: bool = False) -> Asyn
             connection.writer.transport.abort()
 
 
-def flood(data: bytes, count: int, *, anonymous: bool = False) -> Attack:
+def flood(data: bytes, count: int, who: str = "viewer") -> Attack:
     """Many connections that each send this again and again, and read the answers."""
 
     async def run(target: Target) -> None:
-        async with _crowd(target, count, anonymous=anonymous) as crowd:
+        async with crowd_of(target, count, who) as crowd:
 
             async def one(connection: Connection) -> None:
-                with contextlib.suppress(*_REFUSED):
+                with contextlib.suppress(*REFUSED):
                     while True:
                         await connection.discarded(data)
 
@@ -218,11 +231,11 @@ def flood(data: bytes, count: int, *, anonymous: bool = False) -> Attack:
     return run
 
 
-def unread(data: bytes, count: int) -> Attack:
+def unread(data: bytes, count: int, who: str = "viewer") -> Attack:
     """Many connections that send this and never read."""
 
     async def run(target: Target) -> None:
-        async with _crowd(target, count) as crowd:
+        async with crowd_of(target, count, who) as crowd:
             for connection in crowd:
                 connection.writer.transport.pause_reading()
                 connection.writer.write(data)
@@ -231,11 +244,11 @@ def unread(data: bytes, count: int) -> Attack:
     return run
 
 
-def slowly(head: bytes, drop: bytes, count: int, *, anonymous: bool = False) -> Attack:
+def slowly(head: bytes, drop: bytes, count: int, who: str = "viewer") -> Attack:
     """Many connections that send a little of a request each second and never finish it."""
 
     async def run(target: Target) -> None:
-        async with _crowd(target, count, anonymous=anonymous) as crowd:
+        async with crowd_of(target, count, who) as crowd:
             for connection in crowd:
                 connection.writer.write(head)
             while not all(connection.writer.is_closing() for connection in crowd):
@@ -247,16 +260,16 @@ def slowly(head: bytes, drop: bytes, count: int, *, anonymous: bool = False) -> 
     return run
 
 
-def pipelined(data: bytes, depth: int, count: int) -> Attack:
+def pipelined(data: bytes, depth: int, count: int, who: str = "viewer") -> Attack:
     """Many requests in one write, on each connection."""
 
     async def run(target: Target) -> None:
-        async with _crowd(target, count) as crowd:
+        async with crowd_of(target, count, who) as crowd:
             for connection in crowd:
                 connection.writer.write(data * depth)
 
             async def drained(connection: Connection) -> None:
-                with contextlib.suppress(*_REFUSED):
+                with contextlib.suppress(*REFUSED):
                     while await connection.reader.read(1 << 16):
                         pass
 
@@ -274,7 +287,7 @@ def connections(count: int, *, hello: bool) -> Attack:
         try:
             for _ in range(count):
                 if hello:
-                    (await target.connected(anonymous=True)).writer.transport.abort()
+                    (await target.connected("anonymous")).writer.transport.abort()
                 else:
                     opened = await asyncio.open_connection(place.hostname, place.port, local_addr=(ADDRESS, 0))
                     silent.append(opened[1])
@@ -308,7 +321,7 @@ async def _nothing(target: Target) -> None:
     await asyncio.sleep(3600)
 
 
-def attacks() -> dict[str, Attack]:
+def viewers_attacks() -> dict[str, Attack]:
     """By name. Sizes are such that each is refused, or fills what a user may have."""
     lists = request_bytes("GET", "/api/v1/pods")
     review = json.dumps({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1"}).encode()
@@ -354,16 +367,23 @@ def attacks() -> dict[str, Attack]:
         "discovery": flood(request_bytes("GET", "/apis"), 200),
         "OpenAPI": flood(request_bytes("GET", "/openapi/v3/api/v1"), 200),
         "unread OpenAPI": unread(request_bytes("GET", "/openapi/v3/api/v1"), 500),
-        "slow heads": slowly(b"GET / HTTP/1.1\r\nX: ", b"y", 600, anonymous=True),
+        "slow heads": slowly(b"GET / HTTP/1.1\r\nX: ", b"y", 600, "anonymous"),
         "slow bodies": slowly(
             f"POST {REVIEWS} HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n".encode(), b" ", 600
         ),
         "pipelining": pipelined(request_bytes("GET", f"{PODS}/p1"), 5_000, 50),
         "unread pipelining": unread(request_bytes("GET", f"{PODS}/p1") * 5_000, 50),
-        "no credentials": flood(request_bytes("GET", PODS), 250, anonymous=True),
+        "no credentials": flood(request_bytes("GET", PODS), 250, "anonymous"),
         "new connections": connections(100, hello=True),
         "silent connections": connections(2_000, hello=False),
     }
+
+
+def attacks() -> dict[str, Attack]:
+    """Of a viewer and of an editor, by name."""
+    from tests.e2e import attacks_editor
+
+    return viewers_attacks() | attacks_editor.attacks()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Attacks of a viewer on an API server with 5,000 pods, of containers on their node (here and in UML v2), and of a server.
+"""Attacks of users on an API server with 5,000 pods, of containers on their node (here and in UML v2), and of a server.
 
 An administrator's GETs stay fast and the server's memory bounded; no container gets further than its limits; agent and
 scheduler survive any answer.

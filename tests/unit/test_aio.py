@@ -38,6 +38,16 @@ async def test_long_work_lets_others_run_after_each_slice() -> None:
     await task
 
 
+def test_slices_with_pauses() -> None:
+    async def run() -> float:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        assert [item async for item in in_slices(range(4), slice_s=0.0, pause_s=0.5)] == [0, 1, 2, 3]
+        return loop.time() - began_s
+
+    assert run_virtual(run()) == pytest.approx(2.0)
+
+
 def test_wakeup_before_the_wait_is_not_lost() -> None:
     async def main() -> tuple[bool, bool, float]:
         wakeup = Wakeup()

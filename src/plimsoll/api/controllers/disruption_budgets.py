@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.aio import in_slices
-from plimsoll.api.controllers.controller import Controller, ControllerContext, NamespacePods, namespace_of
+from plimsoll.api.controllers.controller import Controller, ControllerContext, NamespacePods, namespace_of, unhurried
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.disruption_budgets import budget_status
@@ -35,7 +34,7 @@ def controller(context: ControllerContext) -> Controller:
         active = [pod async for pod in known.of(namespace) if is_active(pod)]
         for document in budgets:
             selector = from_document(document, PodDisruptionBudget).spec.selector
-            pods = [pod async for pod in in_slices(active) if selects(selector, pod["metadata"].get("labels"))]
+            pods = [pod async for pod in unhurried(active) if selects(selector, pod["metadata"].get("labels"))]
             status = budget_status(document, pods, await _expected(context, namespace, pods))
             before = document.get("status") or {}
             if any(before.get(name) != value for name, value in status.items()):

@@ -8,7 +8,7 @@ from plimsoll.api.admission.node_restriction import check_delete
 from plimsoll.api.handlers.delete import delete_object
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
-from plimsoll.api.machinery.cluster import Cluster, decoded, key
+from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.metadata import body_of, check_preconditions
 from plimsoll.api.machinery.request_info import DeleteOptions, delete_options, write_options
@@ -120,7 +120,7 @@ async def evict(cluster: Cluster, call: ApiCall) -> Response:
     check_delete(call, pod)  # before it uses up a disruption budget
     runs = (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed", "Pending")
     if runs and not pod["metadata"].get("deletionTimestamp"):
-        is_unready = await _disrupt(cluster, info.namespace, pod, dry_run=deletion.dry_run)
+        is_unready = await _disrupt(cluster, call, pod, dry_run=deletion.dry_run)
         if is_unready and not deletion.resource_version:  # it must not have become ready meanwhile
             deletion = msgspec.structs.replace(deletion, resource_version=pod["metadata"]["resourceVersion"])
     if not deletion.dry_run:
@@ -152,17 +152,18 @@ async def _announced(cluster: Cluster, call: ApiCall, deletion: DeleteOptions) -
     return msgspec.structs.replace(deletion, resource_version=str(changed.version))
 
 
-async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run: bool) -> bool:
+async def _disrupt(cluster: Cluster, call: ApiCall, pod: JsonObject, *, dry_run: bool) -> bool:
     """Take one disruption from the budget that covers this pod; 429 where there is none left.
 
     True: the budget does not protect the pod as long as it is not ready.
     """
-    labels = pod["metadata"].get("labels")
-    names = [
-        budget["metadata"]["name"]
-        for budget in cluster.documents("poddisruptionbudgets", namespace)
-        if selects(from_document(budget, PodDisruptionBudget).spec.selector, labels)
-    ]
+    labels, namespace, names = pod["metadata"].get("labels"), call.info.namespace, []
+    for record in cluster.store.list(prefix(_BUDGETS, namespace))[1]:
+        if call.pace.is_due():
+            await call.pace.pause()
+        budget = decoded(record)
+        if selects(from_document(budget, PodDisruptionBudget).spec.selector, labels):
+            names.append(budget["metadata"]["name"])
     if not names:
         return False
     if len(names) > 1:

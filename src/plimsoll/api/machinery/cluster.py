@@ -54,11 +54,11 @@ class Limits(msgspec.Struct, frozen=True):
     requests_per_s: float = 5_000.0
     burst: int = 10_000
     in_flight: int = 800  # requests of limited users that are not watches
+    large_body_bytes: int = 64 * 1024 * 1024  # bodies of long requests of limited users that are in memory
     connections: int = 12_000  # each watcher is one
     # Of one limited user. A request costs 1 of the rate, one that reads many objects more (`fairness`).
     user_per_s: float = 500.0
     user_burst: int = 1_000
-    held_bytes: int = 64 * 1024 * 1024  # large bodies of limited users
     user_seats: int = 4  # long requests at a time
     user_waiting: int = 32  # long requests that wait for a seat
     user_watches: int = 500

@@ -47,7 +47,7 @@ from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selectio
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, INDEX_HOOKS, bootstrap
 from plimsoll.api.server.costs import is_long_write, objects_read
 from plimsoll.api.server.fairness import LONG_OBJECTS, NO_SEAT, URL_BYTES, Fairness, is_exempt
-from plimsoll.api.server.health import faults
+from plimsoll.api.server.health import Health
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.shared_store import became_newer, handled, refusal_by_store
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
@@ -108,6 +108,7 @@ class App:
         self.rounds = Rounds()
         self.fairness = Fairness(options.limits, self.meter, self.rounds, time.monotonic)
         self.start_hooks: dict[str, str] = {}  # what starts with the server, by name: its fault, empty if it is done
+        self._health = Health()
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
 
@@ -150,6 +151,7 @@ class App:
                 for service in options.services:
                     await stack.enter_async_context(service(self))
                 self._is_open = True
+                self.faults()  # what is to be seen once
                 try:
                     yield
                 finally:
@@ -161,7 +163,7 @@ class App:
 
     def faults(self) -> dict[str, str]:
         """Health checks by name; an empty text means that it passed."""
-        return faults(self.cluster if self._is_open else None, self.start_hooks)
+        return self._health.faults(self.cluster if self._is_open else None, self.start_hooks)
 
     def end_watches(self) -> None:
         """End every watch, so that shutdown does not wait for clients that never disconnect."""

@@ -57,7 +57,7 @@ class Fairness:
     def __init__(self, limits: Limits, meter: RequestMetrics, rounds: Rounds, clock: Callable[[], float]) -> None:
         self._limits, self._meter, self._rounds, self._clock = limits, meter, rounds, clock
         self._flows: dict[str, Flow] = {}
-        self._held_bytes = 0  # of bodies
+        self._large_body_bytes = 0  # in memory
 
     async def admit(self, user: User, verb: str) -> None:
         """Count a request against the user's rate. Raises 429."""
@@ -123,14 +123,14 @@ class Fairness:
             await self._wait(flow)
         else:
             await self._refuse(user, self._no_seat(), 5)
-        if self._held_bytes + body_bytes > limits.held_bytes:
+        if self._large_body_bytes + body_bytes > limits.large_body_bytes:
             Seat(flow).leave()
             await self._refuse(user, "too many large request bodies, please try again later", 5)
-        self._held_bytes += body_bytes
+        self._large_body_bytes += body_bytes
         return Seat(flow, lambda: self._let_go(body_bytes))
 
     def _let_go(self, body_bytes: int) -> None:
-        self._held_bytes -= body_bytes
+        self._large_body_bytes -= body_bytes
 
     async def _wait(self, flow: Flow) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -106,7 +106,7 @@ def test_long_requests_wait_for_a_seat_in_their_order() -> None:
 
 def test_large_bodies_of_all_users_have_a_limit() -> None:
     async def run() -> None:
-        limits = fairness(held_bytes=10)
+        limits = fairness(large_body_bytes=10)
         first = await limits.take_seat(EVE, MANY, 6)
         assert await refused_after_s(limits.take_seat(BOB, MANY, 6)) == pytest.approx(PAUSE_S)
         for other in (limits.take_seat(BOB, MANY, 4), limits.take_seat(ADMIN, MANY, 6), limits.take_seat(EVE, 1, 6)):
