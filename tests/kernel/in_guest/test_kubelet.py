@@ -332,7 +332,7 @@ def test_a_resize_under_way_is_clean(node: KubeletNode) -> None:
     until(lambda: has_condition(node, "burstable", "PodResizePending"), node.log)
     assert read(path, LIMIT) == str(64 * MIB)
     assert only_machine(node) == []
-    (directory(path, LIMIT) / LIMIT).write_text(str(80 * MIB))
+    (directory(path, LIMIT) / LIMIT).write_text(str(56 * MIB))
     assert only_machine(node) == [("A01", "default/holds / main", LIMIT)]
     (directory(path, LIMIT) / LIMIT).write_text(str(64 * MIB))
     resize(node, "burstable", RESOURCES)
