@@ -159,7 +159,7 @@ def test_each_file_that_a_person_changes_is_found(node: KubeletNode) -> None:
         ("A17", guaranteed, "pids.max", "333", "default/guaranteed"),
         ("A01", level(node), SHARES, "777", "all pods"),
     ]
-    rows += [  # limits where nobody writes one
+    rows += [  # limits where none is written
         ("A01", container_cgroup(node, "besteffort"), QUOTA, quota, "default/besteffort / main"),
         ("A01", pod_cgroup(node, "besteffort"), LIMIT, str(128 * MIB), "default/besteffort"),
         ("A01", level(node, "besteffort"), QUOTA, quota, "BestEffort"),
