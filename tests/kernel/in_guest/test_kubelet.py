@@ -138,7 +138,7 @@ def test_the_tree_of_a_kubelet_is_clean(node: KubeletNode) -> None:
         found[:] = findings(node)
         return found == usual(node)
 
-    until(clean, lambda: node.plimsoll("audit", "--all", codes=(0, 1, 2)), 1.0)
+    until(clean, lambda: f"{found}\n{usual(node)}\n" + node.plimsoll("audit", "--all", codes=(0, 1, 2)), 1.0)
     said = json.loads(node.plimsoll("audit", "-o", "json", codes=(0, 1, 2)))
     (report,) = said["nodes"]
     assert (report["profile"], report["pods"]) == ("1.36", 6)
