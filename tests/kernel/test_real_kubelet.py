@@ -45,7 +45,7 @@ def test_in_a_guest(systemd: bool, exercised: Callable[[str, str], None], subtes
     guest = Guest("uml", systemd=systemd, memory_mib=1280, disk_mib=1024)
     try:
         passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        done = uml.run(guest, pytest_argv(INNER), 900.0, passed_on)
+        done = uml.run(guest, pytest_argv(INNER), 1800.0, passed_on)
     except GuestMissingError as problem:
         pytest.skip(f"a real kubelet in {guest.name}: {problem}")
     tests = inner_tests(done)

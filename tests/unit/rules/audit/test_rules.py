@@ -339,7 +339,7 @@ LIMITED_BY_HAND = [
 
 
 @pytest.mark.parametrize(("version", "level", "file", "text"), LIMITED_BY_HAND)
-def test_a_limit_where_nobody_writes_one(version: int, level: str, file: str, text: str) -> None:
+def test_a_limit_where_none_is_written(version: int, level: str, file: str, text: str) -> None:
     unlimited = pod("web", container(requests={"memory": "256Mi", "cpu": "500m"}))
     evidence = healthy(unlimited, version=version)
     assert found(evidence, "A01") == ()
