@@ -133,6 +133,7 @@ class Tab:
         self.page.set_default_timeout(DEADLINE_S * 1000)
         self.page.on("console", lambda message: message.type in ("error", "warning") and self._complain(message.text))
         self.page.on("pageerror", lambda error: self._complain(str(error)))
+        self.page.on("requestfailed", lambda failed: DISTURBED in (failed.failure or "") and self._complain(DISTURBED))
 
     def _complain(self, text: str) -> None:
         if DISTURBED in text:
