@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-from playwright.sync_api import Error as BrowserError
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.kube import request
@@ -29,9 +28,6 @@ ARGUMENTS = (
     *("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-default-apps", "--disable-sync", "--no-first-run", "--mute-audio"),
 )
-# Chromium ends its requests, also those to loopback, when an interface of the machine appears or goes, such as that of
-# a pod of another test.
-DISTURBED = "net::ERR_NETWORK_CHANGED"
 MIB = 1 << 20
 # Evicts as soon as the pods use more than 180 MiB, which no machine notices.
 CAPACITY, EVICTION = "cpu=4,memory=480Mi", {"memory.available": "300Mi"}
@@ -128,39 +124,22 @@ class Tab:
         )
         self.cluster = cluster
         self.complaints: list[str] = []
-        self.is_disturbed = False
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(DEADLINE_S * 1000)
         self.page.on("console", lambda message: message.type in ("error", "warning") and self._complain(message.text))
         self.page.on("pageerror", lambda error: self._complain(str(error)))
-        self.page.on("requestfailed", lambda failed: DISTURBED in (failed.failure or "") and self._complain(DISTURBED))
 
     def _complain(self, text: str) -> None:
-        if DISTURBED in text:
-            self.is_disturbed = True
-        else:
-            self.complaints.append(text)
+        self.complaints.append(text)
 
     def open(self, view: str = "", link: str = "") -> Page:
-        until(lambda: self._is_open(link or self.cluster.link()), lambda: str(self.complaints))
+        self.page.goto(link or self.cluster.link())
+        self.page.wait_for_selector('[data-connection="open"]')
         # Set once: a page that is loaded again does not have it.
         self.page.evaluate("globalThis.sameDocument = true")
         if view:
             self.go(view)
         return self.page
-
-    def _is_open(self, link: str) -> bool:
-        """False if the network of the machine has changed meanwhile."""
-        self.is_disturbed = False
-        try:
-            self.page.goto(link)
-        except BrowserError as error:
-            if DISTURBED in str(error):
-                return False
-            raise
-        connected = self.page.locator('[data-connection="open"]')
-        until(lambda: self.is_disturbed or connected.count(), self.page.content)
-        return not self.is_disturbed
 
     def go(self, view: str) -> None:
         self.page.evaluate("view => { location.hash = `#/${view}`; }", view)
