@@ -33,6 +33,10 @@ def pytest_configure(config: pytest.Config) -> None:
     cache = getattr(config, "cache", None)  # absent with `-p no:cacheprovider`
     kept = cache.get(_KEPT, []) if cache is not None and config.getoption("once_more") else []
     config.stash[_EXERCISED] = {(kind, name) for kind, name in kept}
+    if getattr(config.option, "loadgroup", False):  # in a worker
+        from tests.scheduling import be_nice
+
+        be_nice(config.workerinput["workerid"], config.workerinput["workercount"])  # type: ignore[attr-defined]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts background jobs
         signal.signal(signal.SIGINT, signal.default_int_handler)  # else the Ctrl-C that a test sends would be ignored
 

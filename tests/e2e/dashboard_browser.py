@@ -120,9 +120,7 @@ class Tab:
 
     def __init__(self, browser: Browser, cluster: Cluster, **options: Any) -> None:
         self.context: BrowserContext = browser.new_context(
-            ignore_https_errors=True,
-            # Without a GPU, each frame of a transition is computed.
-            **{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options},
+            ignore_https_errors=True, **{"viewport": {"width": 1280, "height": 900}, **options}
         )
         self.cluster = cluster
         self.complaints: list[str] = []

@@ -91,7 +91,7 @@ def in_kernel(cluster: Cluster, path: str) -> dict[str, int]:
 
 
 def test_fills_and_lines_are_those_of_the_kernel(opened: Opened, cluster: Cluster) -> None:
-    tab = opened("hull", reduced_motion="no-preference")
+    tab = opened("hull")
     tab.page.wait_for_selector('[data-pod="steady"] [data-level="container"]')
 
     def agree() -> bool:

@@ -24,7 +24,9 @@ from tests.e2e.real_manifests import (
 )
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.xdist_group("real manifests")  # one set-up for all
+# One set-up for all. Beside the tests of the dashboard, the interfaces of its pods would end requests of Chromium, also
+# those to loopback (net::ERR_NETWORK_CHANGED): they are in one group.
+pytestmark = pytest.mark.xdist_group("dashboard")
 TIMEOUT = "--timeout=150s"
 
 

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from tests.project_files import ROOT, dev_module
-from tests.scheduling import computing_workers, order
+from tests.scheduling import computes, order
 
 RUNTIME = {"python": "3.11.7 in /a/.venv", "parts": "a", "packages": "runtime"}
 
@@ -365,41 +365,52 @@ def server():
 def test_with_the_server(server, number): ...
 
 def test_wrong(): assert False
+
+def test_priority(worker_id):
+    import os
+    assert os.nice(0) == min(19, int(os.environ["NICE"]) + (10 if worker_id == "gw0" else 0))
 """
 
 
 def test_the_counts_of_a_run_are_saved_for_the_last_line(dev: ModuleType, tmp_path: Path) -> None:
-    """And what the tests of a module share is made by one worker."""
+    """And what the tests of a module share is made by one worker, and the first worker has a low priority."""
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_sample.py").write_text(SAMPLE + SHARED)
     options = ("-p", "xdist", "-n2", "--dist", "loadgroup", "--no-loadscope-reorder")
-    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}  # for tests/scheduling.py
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), "NICE": str(os.nice(0))}
     finished(sys.executable, "-m", "pytest", *options, cwd=tmp_path, **environment)
     saved = tmp_path / dev.COUNTS.relative_to(ROOT)
-    assert json.loads(saved.read_text()) == {"failed": 1, "passed": 9, "skipped": 2}
+    assert json.loads(saved.read_text()) == {"failed": 1, "passed": 10, "skipped": 2}
     assert (tmp_path / "starts").read_text() == "one\n"
 
 
 # --- which worker runs what
 
-GROUPS = {"tests/unit/a.py": 3, "kubectl": 90, "tests/unit/b.py": 80, "tests/kernel/test_guests.py::v2": 1, "agent": 20}
+GROUPS = {
+    "tests/unit/rules/a.py": 3,
+    "kubectl": 90,
+    "tests/unit/api/b.py": 80,
+    "tests/unit/codec/c.py": 20,
+    "tests/kernel/test_guests.py::v2": 1,
+    "agent": 20,
+}
+UNIT = ["tests/unit/codec/c.py", "tests/unit/rules/a.py", "tests/unit/api/b.py"]
+REAL = ["tests/kernel/test_guests.py::v2", "kubectl", "agent"]
 
 
 @pytest.mark.parametrize(
-    ("computes", "expected"),
-    [
-        (False, ["tests/kernel/test_guests.py::v2", "kubectl", "agent", "tests/unit/b.py", "tests/unit/a.py"]),
-        (True, ["tests/unit/b.py", "tests/unit/a.py", "tests/kernel/test_guests.py::v2", "kubectl", "agent"]),
-    ],
-    ids=["waits", "computes"],
+    ("first", "expected"), [(True, UNIT), (False, REAL)], ids=["what computes first", "what waits first"]
 )
-def test_the_order_of_groups(computes: bool, expected: list[str]) -> None:
-    assert sorted(GROUPS, key=lambda group: order(group, GROUPS[group], computes=computes), reverse=True) == expected
+def test_the_order_of_groups(first: bool, expected: list[str]) -> None:
+    found = sorted(GROUPS, key=lambda group: order(group, GROUPS[group], first=first), reverse=True)
+    assert found[:3] == expected
 
 
-@pytest.mark.parametrize(("workers", "cpus", "found"), [(5, 2, 1), (4, 1, 1), (8, 8, 4), (2, 8, 1), (1, 2, 0)])
-def test_some_workers_begin_with_tests_that_compute(workers: int, cpus: int, found: int) -> None:
-    assert computing_workers(workers, cpus) == found
+@pytest.mark.parametrize(("workers", "cpus", "count"), [(6, 2, 1), (5, 1, 1), (8, 8, 4), (2, 8, 1), (1, 2, 0)])
+def test_some_workers_begin_with_tests_that_compute(workers: int, cpus: int, count: int) -> None:
+    assert [computes(f"gw{number}", workers, cpus) for number in range(workers)] == [True] * count + [False] * (
+        workers - count
+    )
 
 
 # --- generated pages

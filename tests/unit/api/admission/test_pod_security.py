@@ -19,8 +19,8 @@ def labelled(**levels: str) -> dict[str, object]:
 
 
 async def test_pods_are_refused_warned_about_and_audited(tmp_path: Path) -> None:
-    audit = Audit(AuditFile(tmp_path / "audit.log"))
-    async with api(tmp_path / "state", audit=audit) as ask:
+    file = AuditFile(tmp_path / "audit.log")
+    async with api(tmp_path / "state", audit=Audit(file)) as ask:
         await ask.ok("PATCH", f"{NAMESPACES}/default", labelled(enforce="baseline", warn="restricted"), MERGE)
         refused = await ask("POST", PODS, pod("bad", hostNetwork=True))
         assert refused.code == 403
@@ -31,6 +31,7 @@ async def test_pods_are_refused_warned_about_and_audited(tmp_path: Path) -> None
         said = await ask("POST", PODS, pod("warned"))
         assert said.code == 201
         assert any("would violate PodSecurity" in each and "runAsNonRoot != true" in each for each in said.warnings)
+    file.close()
     events = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
     noted = [
         event["annotations"]

@@ -52,7 +52,9 @@ def exchange(method: str, path: str, code: int) -> Exchange:
 def test_reads_are_left_out_unless_they_fail_or_act(
     tmp_path: Path, method: str, path: str, code: int, is_noted: bool
 ) -> None:
-    Audit(AuditFile(tmp_path / "audit")).note(exchange(method, path, code), 0.0, 0.0)
+    file = AuditFile(tmp_path / "audit")
+    Audit(file).note(exchange(method, path, code), 0.0, 0.0)
+    file.close()
     assert bool((tmp_path / "audit").read_bytes()) is is_noted
 
 

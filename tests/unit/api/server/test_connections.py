@@ -26,6 +26,7 @@ ADMIN = User("admin", frozenset({MASTERS, AUTHENTICATED}))
 EVE = User("eve", frozenset({VIEWERS, AUTHENTICATED}))
 NED = User("ned", frozenset({AUTHENTICATED}))
 NODE = User("system:node:n1", frozenset({NODES, AUTHENTICATED}))
+OPENED: list[asyncio.StreamWriter] = []
 
 
 def _by_header(_: Any, headers: dict[bytes, bytes]) -> User:
@@ -36,11 +37,18 @@ def _by_header(_: Any, headers: dict[bytes, bytes]) -> User:
 async def served(state: Path, limits: Limits | None = None) -> AsyncIterator[tuple[App, str]]:
     app = App(Options(state, _by_header, limits=limits or Limits()))
     async with asyncio.timeout(60), serving(app, Listener("127.0.0.1", 0)) as url:
-        yield app, url
+        try:
+            yield app, url
+        finally:
+            while OPENED:
+                OPENED.pop().close()
 
 
 async def opened(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), limit=1 << 22)
+    """Closed at the end of `served`."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), limit=1 << 22)
+    OPENED.append(writer)
+    return reader, writer
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:

@@ -237,7 +237,8 @@ async def test_components_that_do_not_run_are_reported(tmp_path: Path) -> None:
 
 async def test_audit_and_counts(tmp_path: Path) -> None:
     file = tmp_path / "audit"
-    async with api(tmp_path, audit=Audit(AuditFile(file))) as ask:
+    written = AuditFile(file)
+    async with api(tmp_path, audit=Audit(written)) as ask:
         await ask.ok("POST", PODS, pod())
         await ask.ok("GET", PODS)
         await ask("DELETE", f"{PODS}/nope")
@@ -261,6 +262,7 @@ async def test_audit_and_counts(tmp_path: Path) -> None:
         assert len({each["auditID"] for each in events}) == 3
         assert ask.app.meter.requests["list", "", "pods", "", 200] == 1
         assert sum(ask.app.meter.durations["create", "", "pods", ""].counts) == 1
+    written.close()
 
 
 async def test_sixteen_writers_of_one_object(tmp_path: Path) -> None:

@@ -111,14 +111,20 @@ async def test_wrong_answers_are_errors_and_the_next_call_works(
 
 
 async def test_no_http_at_all(at: Path) -> None:
+    is_closed = asyncio.Event()
+
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
+        await reader.read()
+        writer.close()
+        is_closed.set()
 
     server = await asyncio.start_unix_server(talk, at)
     client = GrpcClient(str(at))
     with pytest.raises(GrpcError, match=r"no HTTP/2|no answer within"):
         await client.unary(METHOD, b"", 0.2)
     client.close()
+    await is_closed.wait()
     server.close()
 
 

@@ -63,7 +63,10 @@ async def _shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 async def _deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await asyncio.Event().wait()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        writer.close()
 
 
 @asynccontextmanager

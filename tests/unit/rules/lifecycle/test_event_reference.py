@@ -44,14 +44,14 @@ def constants(found: dict[Path, ast.Module]) -> dict[str, set[str]]:
     return texts
 
 
-def recorded(found: dict[Path, ast.Module]) -> Iterator[str]:
+def recorded(found: dict[Path, ast.Module], nodes: dict[Path, list[ast.AST]]) -> Iterator[str]:
     named = constants(found)
-    for tree in found.values():
-        for each in (node.elts for node in ast.walk(tree) if isinstance(node, ast.Tuple) and len(node.elts) > 1):
+    for inside in nodes.values():
+        for each in (node.elts for node in inside if isinstance(node, ast.Tuple) and len(node.elts) > 1):
             kind, reason = (getattr(part, "value", None) for part in each[:2])
             if kind in ("Normal", "Warning") and isinstance(reason, str) and reason not in OTHER:
                 yield reason
-        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        for call in (node for node in inside if isinstance(node, ast.Call)):
             name = getattr(call.func, "attr", getattr(call.func, "id", ""))
             if name not in RECORDERS:
                 continue
@@ -66,14 +66,15 @@ def recorded(found: dict[Path, ast.Module]) -> Iterator[str]:
 
 def test_every_recorded_reason_is_listed_and_every_listed_one_is_in_the_code() -> None:
     found = trees()
+    nodes = {path: list(ast.walk(tree)) for path, tree in found.items()}
     listed = Counter(row.reason for rows in EVENTS.values() for row in rows)
     assert [reason for reason, times in listed.items() if times > 1] == []
-    assert set(recorded(found)) - listed.keys() == set()
+    assert set(recorded(found, nodes)) - listed.keys() == set()
     texts = {
         node.value
-        for path, tree in found.items()
+        for path, inside in nodes.items()
         if path.name != TABLE
-        for node in ast.walk(tree)
+        for node in inside
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     composed = {"OutOfcpu": "OutOf", "ResizeDeferred": "Deferred", "ResizeInfeasible": "Infeasible"}
