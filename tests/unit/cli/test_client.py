@@ -49,9 +49,9 @@ def test_commands_that_need_no_cluster_say_so(command: str, tmp_path: Path, monk
         monkeypatch.delenv(name, raising=False)
     for name in ("HOME", "PLIMSOLL_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    told = run("get", "pods").err
-    assert "no kubeconfig found" in told
-    assert "--here" not in told
+    said = run("get", "pods").err
+    assert "no kubeconfig found" in said
+    assert "--here" not in said
     assert "use --kubeconfig FILE. Use --here to read this machine without a cluster." in run(command).err
 
 
