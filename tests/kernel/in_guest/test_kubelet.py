@@ -78,14 +78,12 @@ def findings(node: KubeletNode, *words: str) -> list[tuple[str, str, str]]:
 
 
 def usual(node: KubeletNode) -> list[tuple[str, str, str]]:
-    """What is true of this machine, with any kubelet."""
+    """What is true of this machine, with any kubelet. No PSI is a note."""
     found = []
     if VERSION == 1:
         found.append(("A18", "n1", "cgroup version"))
     elif "cpuset" not in Path("/sys/fs/cgroup/cgroup.controllers").read_text().split():
         found.append(("A18", "n1", "cgroup controllers"))
-    if not Path("/proc/pressure").exists():
-        found.append(("A18", "n1", "PSI"))
     if SYSTEMD and os.cpu_count() == 1:  # kubepods has less weight than system.slice
         found.append(("A10", "n1", "cpu.weight"))
     if not has_capability("SYS_RESOURCE"):  # then the runtime cannot set a score below 0
