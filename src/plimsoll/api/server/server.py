@@ -28,6 +28,7 @@ SHUTDOWN_S = 5
 SILENT = 1024  # connections that have sent nothing, and as many that wait for their handshake
 HANDSHAKES, HANDSHAKE_S = 64, 10.0
 _TOGETHER, _CROWD_PAUSE_S = 4, 0.005  # handshakes of one address, and how long its next one then waits
+_PACE_S, _AT_MOST = 0.01, 8  # in a long round: one handshake for so much of the last round, at most so many
 _BACKLOG = 2048
 _ACCEPTED = 16  # at most, in one round of the event loop: less than a millisecond
 _ACCEPT_PAUSE_S = 0.1
@@ -58,8 +59,9 @@ class _Server(uvicorn.Server):
 
     asyncio accepts all waiting connections at once, begins TLS with each, and each may keep its memory for a minute
     without sending a byte. Here TLS begins when a client has sent something (`silent`), with one connection in each
-    round of the event loop (`callers`), because a handshake takes a millisecond, and two more when the client's
-    certificate arrives. While an address has several under way, its next one waits for their end, or a moment: they
+    short round of the event loop (`callers`), because a handshake takes half a millisecond, and one more when the
+    client's certificate arrives. Where other work makes the rounds long, more begin in each: else fifty new clients
+    would wait for fifty of them. While an address has several under way, its next one waits for their end, or a moment: they
     may be far away. If many are silent, the oldest is closed, and so is the oldest of many handshakes: an honest client
     needs a moment for either, so under attack the others go first.
     """
@@ -125,17 +127,26 @@ class _Server(uvicorn.Server):
             self._begin_next()
 
     def _schedule(self) -> None:
-        """Begin a handshake in the next round of the event loop."""
+        """Begin handshakes in the next round of the event loop."""
         if self._next is None:
-            self._next = asyncio.get_running_loop().call_soon(self._begin_next)
+            loop = asyncio.get_running_loop()
+            self._next = loop.call_soon(self._begin_after, loop.time())
 
-    def _begin_next(self) -> None:
+    def _begin_after(self, last_s: float) -> None:
+        """`last_s`: a time in the last round."""
+        self._begin_next(handshakes_due(asyncio.get_running_loop().time() - last_s))
+
+    def _begin_next(self, due: int = 1) -> None:
         self._next = None
-        taken = self._speaking.take([each for each, count in self._under_way.items() if count >= _TOGETHER])
-        if taken is not None:
+        for _ in range(due):
+            # After a long round the moment of a crowd is over.
+            busy = [each for each, count in self._under_way.items() if count >= _TOGETHER and due == 1]
+            taken = self._speaking.take(busy)
+            if taken is None:
+                break
             self._begin(*taken)
             self._schedule()
-        elif self._speaking and self._crowd is None:
+        if self._next is None and self._speaking and self._crowd is None:
             self._crowd = asyncio.get_running_loop().call_later(_CROWD_PAUSE_S, self._begin_of_crowd)
 
     def _begin_of_crowd(self) -> None:
@@ -187,6 +198,11 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
+
+
+def handshakes_due(round_s: float) -> int:
+    """How many begin after a round of this length: a quarter of the time is theirs, but never much at once."""
+    return max(1, min(_AT_MOST, int(round_s / _PACE_S)))
 
 
 def _websocket(**arguments: Any) -> asyncio.Protocol:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -108,6 +109,37 @@ async def test_silent_connections_end_no_handshake(tmp_path: Path, monkeypatch: 
         for _ in range(100):
             await server.opened()
         assert await slow.answered(REQUEST) == b"HTTP/1.1 200 OK"
+
+
+async def test_new_clients_do_not_wait_for_a_long_round_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other work makes every round of the event loop long."""
+    rounds, clients = 0, 24
+    begun: list[int] = []
+    begin, loop = server_module._Server._begin, asyncio.get_running_loop()
+
+    def noted(server: server_module._Server, address: str, connection: socket.socket) -> None:
+        begun.append(rounds)
+        begin(server, address, connection)
+
+    def work() -> None:
+        nonlocal rounds
+        rounds += 1
+        time.sleep(5 * server_module._PACE_S)
+        if len(begun) < clients:
+            loop.call_soon(work)
+
+    monkeypatch.setattr(server_module._Server, "_begin", noted)
+    async with _secured(tmp_path) as server:
+        tls = server.client("root", MASTERS)
+        loop.call_soon(work)
+        await asyncio.gather(*(server.opened(tls) for _ in range(clients)))
+    assert len(begun) == clients
+    assert begun[-1] - begun[0] <= clients // 3
+
+
+@pytest.mark.parametrize(("round_s", "due"), [(0.0, 1), (0.019, 1), (0.04, 4), (2.0, 8)])
+def test_handshakes_after_a_round(round_s: float, due: int) -> None:
+    assert server_module.handshakes_due(round_s) == due
 
 
 async def test_of_silent_connections_the_oldest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
