@@ -129,7 +129,7 @@ async def test_objects_are_counted_and_limited(
                 f'{shown} "last" is forbidden: exceeded quota: q, requested: {name}=1, used: {name}={full}, '
                 f"limited: {name}={full}",
             )
-            await ask.ok("DELETE", f"{path}/x0")
+            await ask.ok("DELETE", f"{path}/x0", {"propagationPolicy": "Background"})
             await status(ask, {name: str(full - 1)})
             await ask.ok("POST", path, {"metadata": {"name": "last"}, **members})
         finally:

@@ -160,7 +160,7 @@ def test_aggregated_groups_have_names_and_versions() -> None:
     assert {each["metadata"]["name"] for each in groups} == {
         "admissionregistration.k8s.io",
         "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io",
-        "batch", "certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "metrics.k8s.io",
+        "autoscaling", "batch", "certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "metrics.k8s.io",
         "networking.k8s.io", "node.k8s.io", "policy",
         "rbac.authorization.k8s.io", "scheduling.k8s.io",
         "storage.k8s.io",
