@@ -61,9 +61,9 @@ class _Server(uvicorn.Server):
     without sending a byte. Here TLS begins when a client has sent something (`silent`), with one connection in each
     short round of the event loop (`callers`), because a handshake takes half a millisecond, and one more when the
     client's certificate arrives. Where other work makes the rounds long, more begin in each: else fifty new clients
-    would wait for fifty of them. While an address has several under way, its next one waits for their end, or a moment: they
-    may be far away. If many are silent, the oldest is closed, and so is the oldest of many handshakes: an honest client
-    needs a moment for either, so under attack the others go first.
+    would wait for fifty of them. While an address has several under way, its next one waits for their end, or a
+    moment: they may be far away. If many are silent, the oldest is closed, and so is the oldest of many handshakes: an
+    honest client needs a moment for either, so under attack the others go first.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -138,15 +138,17 @@ class _Server(uvicorn.Server):
 
     def _begin_next(self, due: int = 1) -> None:
         self._next = None
-        for _ in range(due):
-            # After a long round the moment of a crowd is over.
-            busy = [each for each, count in self._under_way.items() if count >= _TOGETHER and due == 1]
-            taken = self._speaking.take(busy)
+        # After a long round the moment of a crowd is over.
+        most, begun = _TOGETHER if due == 1 else HANDSHAKES, 0
+        while begun < due:
+            taken = self._speaking.take([each for each, count in self._under_way.items() if count >= most])
             if taken is None:
                 break
             self._begin(*taken)
+            begun += 1
+        if begun:
             self._schedule()
-        if self._next is None and self._speaking and self._crowd is None:
+        elif self._speaking and self._crowd is None:
             self._crowd = asyncio.get_running_loop().call_later(_CROWD_PAUSE_S, self._begin_of_crowd)
 
     def _begin_of_crowd(self) -> None:
