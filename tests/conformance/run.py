@@ -16,8 +16,8 @@ answers out as the vectors do. It decides nothing. The modules of `plimsoll.rule
     j  admission.resize, resize.allocation, resize.verdict
     k  resources.cpu
 
-The profile is the release that the directory is named after, else 1.36; without a directory, every release's vectors of
-the project are compared. A difference counts apart if it is what the real code answers by a quirk that Plimsoll does not
+The profile is the release that the directory is named after, else 1.36. Without a directory, the vectors of the project
+are compared, of one release or of all. A difference counts apart if it is what the real code answers by a quirk that Plimsoll does not
 copy (`quirks`). For each topic a line `topic agreed/total`; then the first disagreements. Exit 1 on any.
 """
 
@@ -111,11 +111,12 @@ def run(directory: Path, profile: Profile) -> int:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="./dev conformance")
-    parser.add_argument("directory", nargs="?", type=Path, default=VECTORS)
+    parser.add_argument("directory", nargs="?", type=Path, help="default: the vectors of the project")
     parser.add_argument("--profile", choices=RELEASES, help="default: the release that the directory is named after")
     given = parser.parse_args(arguments)
-    if given.directory == VECTORS and given.profile is None:
-        return max(run(VECTORS / release, profile_named(release)) for release in RELEASES)
+    if given.directory is None:
+        releases = RELEASES if given.profile is None else (given.profile,)
+        return max(run(VECTORS / release, profile_named(release)) for release in releases)
     named = given.directory.resolve().name
     return run(given.directory, profile_named(given.profile or (named if named in RELEASES else "1.36")))
 
