@@ -50,6 +50,13 @@ class Cgroups:
             fds.append(os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
         return fds
 
+    def enable(self, controller: str) -> None:
+        """In the cgroups of containers; only cgroup v2 needs it."""
+        for root in self.roots:
+            if Path(root, "cgroup.controllers").exists():
+                for above in (Path(root), Path(root, self.name)):
+                    (above / "cgroup.subtree_control").write_text(f"+{controller}")
+
     def members(self, path: str) -> list[set[int]]:
         return [set(map(int, Path(root, self.name, path, "cgroup.procs").read_text().split())) for root in self.roots]
 
