@@ -132,6 +132,15 @@ def test_a_second_process_can_move_in(driver: SystemdCgroups, run: Run, scope: s
         assert all(line.endswith(scope) for line in driver_hierarchies(lines)), lines
 
 
+def test_memory_is_reclaimed(driver: SystemdCgroups, run: Run, scope: str) -> None:
+    """By a command, a file that cannot be read."""
+    file, amount = ("memory.reclaim", "4096") if driver.version == 2 else ("memory.force_empty", "0")
+    try:
+        run(driver.write(scope, file, amount))
+    except CgroupError as error:
+        assert error.errno in (errno.EAGAIN, errno.EBUSY)  # less than that could be reclaimed
+
+
 def test_freeze_and_kill(driver: SystemdCgroups, run: Run, slice_path: str) -> None:
     path = f"{slice_path}/{stem(slice_path)}-two.scope"
     with process("sh", "-c", "while :; do :; done") as pid:

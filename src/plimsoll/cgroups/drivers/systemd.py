@@ -22,6 +22,7 @@ from dbus_fast import Variant
 
 from plimsoll.cgroups.drivers.dbus import JOB_S, BusLostError, SystemdBus, SystemdError
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
+from plimsoll.cgroups.drivers.write import is_command
 from plimsoll.errors import InvalidNameError
 from plimsoll.linux.block_devices import device_path
 from plimsoll.linux.cgroup_files import check_text, components
@@ -141,7 +142,7 @@ class SystemdCgroups:
         unit = _unit(path, "write")
         for text in value.splitlines() if is_keyed(file) else (value,):
             check_text(path, file, text)
-        if unit is None:
+        if unit is None or is_command(file):  # systemd has no property for a command, and the kernel no value
             await self.files.write(path, file, value)
             return
         before = self.files.read(path, {file, *files_beside(file, self.version), _RESET_BY_SYSTEMD})

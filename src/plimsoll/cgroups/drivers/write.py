@@ -37,6 +37,10 @@ _SLOW = frozenset(
 )
 
 
+def is_command(file: str) -> bool:
+    return file in _COMMANDS
+
+
 def is_slow(file: str) -> bool:
     return file in _SLOW
 
@@ -45,7 +49,7 @@ def write_checked(directory: Directory, file: str, value: str, page_size: int) -
     """Raises CgroupError where the file then has another value, apart from the kernel's rounding."""
     for text in writes(file, value, directory.read(file)) if is_keyed(file) else (value,):
         directory.write(file, text)
-    if file in _COMMANDS:
+    if is_command(file):
         return
     text = directory.read(file)
     if not same_value(file, value, text, page_size):
