@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from plimsoll.codec.kernel.go_checksum import CorruptCheckpointError, fnv1a
-from plimsoll.rules.cpuset import cpu_numbers, cpu_text
+from plimsoll.rules.cpuset import CPU_BOUND, cpu_numbers, cpu_text
 
 Entries = Mapping[str, Mapping[str, frozenset[int]]]
 
@@ -75,16 +75,31 @@ def cpu_state_from_json(data: bytes, *, tries_v1: bool = False) -> CpuState:
         raise CorruptCheckpointError(NOT_V1 if tries_v1 and file.entries else "checkpoint is corrupted")
     return CpuState(
         file.policy_name,
-        _cpus("default cpu set", file.default),
+        _cpus(file.default, f'default cpu set "{file.default}"'),
         {
-            uid: {name: _cpus(f'cpuset for container "{name}" in pod "{uid}"', text) for name, text in each.items()}
+            uid: {
+                name: _cpus(text, f'cpuset "{text}" for container "{name}" in pod "{uid}"')
+                for name, text in each.items()
+            }
             for uid, each in file.entries.items()
         },
     )
 
 
-def _cpus(what: str, text: str) -> frozenset[int]:
+def _cpus(text: str, what: str) -> frozenset[int]:
     numbers = cpu_numbers(text)
     if numbers is None:
-        raise CorruptCheckpointError(f'could not parse {what}: "{text}"')
+        raise CorruptCheckpointError(f"could not parse {what}: {_problem(text)}")
     return frozenset(numbers)
+
+
+def _problem(text: str) -> str:
+    """In the words of cpuset.Parse of k8s.io/utils, for a text that is no list."""
+    part = next(part for part in text.split(",") if cpu_numbers(part or "-") is None)
+    ends = part.split("-", 1)
+    wrong = next((end for end in ends if not (end.isascii() and end.isdigit())), None)
+    if wrong is not None:
+        return f'strconv.Atoi: parsing "{wrong}": invalid syntax'
+    if int(ends[0]) > int(ends[-1]):
+        return f'invalid range "{part}" ({ends[0]} > {ends[-1]})'
+    return f'"{part}" names CPUs above {CPU_BOUND - 1}'

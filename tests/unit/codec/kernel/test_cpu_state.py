@@ -32,14 +32,18 @@ BROKEN = [
     pytest.param(b'{"policyName":"none","defaultCpuSet":"4-6","checksum":1337}', "checkpoint is corrupted", id="checksum"),
     pytest.param(
         b'{"policyName":"none","defaultCpuSet":"1.3","checksum":3021697696}',
-        'could not parse default cpu set: "1.3"',
+        'could not parse default cpu set "1.3": strconv.Atoi: parsing "1.3": invalid syntax',
         id="no list",
     ),
     pytest.param(
         b'{"policyName":"none","defaultCpuSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"asd"}},"checksum":962272150}',
-        'could not parse cpuset for container "container2" in pod "pod": "asd"',
+        'could not parse cpuset "asd" for container "container2" in pod "pod": strconv.Atoi: parsing "asd": invalid syntax',
         id="no list of a container",
     ),
+    pytest.param(b'{"policyName":"none","defaultCpuSet":"0,3-1","checksum":0}', 'invalid range "3-1" (3 > 1)', id="backwards"),
+    pytest.param(b'{"policyName":"none","defaultCpuSet":"0,","checksum":0}', 'strconv.Atoi: parsing "": invalid', id="comma"),
+    pytest.param(b'{"policyName":"none","defaultCpuSet":"0-2-4","checksum":0}', 'strconv.Atoi: parsing "2-4": invalid', id="three"),
+    pytest.param(b'{"policyName":"none","defaultCpuSet":"0-70000","checksum":0}', '"0-70000" names CPUs above 65535', id="large"),
 ]  # fmt: skip
 
 
