@@ -177,8 +177,7 @@ async def prepared(
         except StatusError:
             await give_back(cluster, resource, new, None)
             raise
-    if options.field_validation != "Ignore":
-        call.warnings += await off_loop(cluster, call, len(call.body), partial(rules.warnings, new))
+    call.warnings += await off_loop(cluster, call, len(call.body), partial(rules.warnings, new))
     return new
 
 

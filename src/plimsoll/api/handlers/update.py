@@ -265,6 +265,7 @@ def _accepted(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonO
         new = with_addresses(cluster, resource, new, old, options)
     if resource.has_generation and info.subresource in _OF_THE_SPEC and rules.spec_differs(old, new):
         new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+        call.warnings += rules.update_warnings(old, new)
     return new
 
 

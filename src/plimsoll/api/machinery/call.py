@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -37,10 +38,18 @@ class Response(msgspec.Struct, frozen=True):
     pieces: AsyncIterator[bytes] | None = None
 
 
+_MOST_LETTERS, _LETTERS_OF_ONE = 4096, 256  # as kube-apiserver: clients refuse long heads
+
+
 def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """One header for each warning: one line of printable text."""
+    """One header for each warning: one line of printable text. Long ones are cut if all of them are too long."""
     headers = []
-    for text in dict.fromkeys(warnings):
+    texts = list(dict.fromkeys(warnings))
+    if sum(map(len, texts)) > _MOST_LETTERS:
+        cut = [text[:_LETTERS_OF_ONE] for text in texts]
+        ends = accumulate(map(len, cut))
+        texts = [text for text, end in zip(cut, ends, strict=True) if end - len(text) < _MOST_LETTERS]
+    for text in texts:
         quoted = text.replace("\\", "\\\\").replace('"', '\\"')
         shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
         headers.append((b"warning", f'299 - "{shown}"'.encode()))

@@ -69,6 +69,10 @@ class Strategy:
         """For the client of a create, in addition to the warnings of decoding."""
         return []
 
+    def update_warnings(self, old: JsonObject, new: JsonObject) -> list[str]:
+        """For the client of an update that changes the spec."""
+        return []
+
     def evaluates(self) -> bool:
         """Whether the check evaluates expressions, which take as long as their limits allow, whatever the size."""
         return False

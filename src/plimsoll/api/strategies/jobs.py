@@ -11,6 +11,7 @@ import msgspec
 from plimsoll.api.strategies.base import Strategy, WriteContext, immutable, invalid, required, unsupported
 from plimsoll.api.strategies.workloads import WorkloadStrategy, immutable_errors, number_errors, template_errors
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.pod_spec.warnings import name_warnings, template_warnings
 from plimsoll.rules.controllers.cron_schedule import ScheduleError, parsed_schedule
 from plimsoll.rules.controllers.job_indexes import indexes_problem, parsed_indexes
 from plimsoll.rules.controllers.pods import has_condition
@@ -30,6 +31,14 @@ _NUMBERS = (
     "maxFailedIndexes",
 )
 _MAX_PARALLELISM, _MAX_RULES, _MAX_CODES = 100_000, 20, 255
+_MANY_INDEXES = (
+    "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes "
+    "might not be able to track completedIndexes when a big number of indexes fail"
+)
+_ZONE_IN_SCHEDULE = (
+    "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "
+    "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+)
 _TIME_ZONE = re.compile(r"[A-Za-z._0-9+-]{1,14}", re.ASCII)
 
 
@@ -69,6 +78,9 @@ class JobStrategy(WorkloadStrategy):
 
     def own_errors(self, spec: JsonObject, context: WriteContext) -> list[FieldError]:
         return job_spec_errors(spec, "spec")
+
+    def update_warnings(self, old: JsonObject, new: JsonObject) -> list[str]:
+        return _job_warnings(new.get("spec") or {}, "spec")
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = super().update_errors(old, new, context) + _template_change(old, new)
@@ -299,6 +311,13 @@ def _status_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
     return errors
 
 
+def _job_warnings(spec: JsonObject, path: str) -> list[str]:
+    warnings = template_warnings(spec.get("template") or {}, f"{path}.template")
+    if _is_indexed(spec) and (spec.get("completions") or 0) > 100_000 and (spec.get("parallelism") or 0) > 10_000:
+        warnings.insert(0, f"{path}: {_MANY_INDEXES}")
+    return warnings
+
+
 # --- CronJobs ---
 
 
@@ -312,6 +331,16 @@ class CronJobStrategy(Strategy):
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return self._spec_errors(new, (old.get("spec") or {}).get("schedule") or "", context)
+
+    def warnings(self, document: JsonObject) -> list[str]:
+        named = name_warnings(document["metadata"]["name"], "Pod names and hostnames")
+        job = ((document.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
+        return named + _job_warnings(job, "spec.jobTemplate.spec")
+
+    def update_warnings(self, old: JsonObject, new: JsonObject) -> list[str]:
+        spec = new.get("spec") or {}
+        warnings = _job_warnings((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+        return warnings + ([_ZONE_IN_SCHEDULE] if "TZ" in (spec.get("schedule") or "") else [])
 
     def _spec_errors(self, document: JsonObject, before: str, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}

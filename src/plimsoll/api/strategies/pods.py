@@ -6,7 +6,6 @@ Every rule is in `rules/`; this module converts documents to the views (`PodVers
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
 
 from plimsoll.api.strategies.base import Strategy, WriteContext, forbidden, immutable, invalid, with_old
 from plimsoll.codec.defaults.resources import with_defaults
@@ -21,13 +20,13 @@ from plimsoll.rules.admission.disabled_fields import (
 from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
 from plimsoll.rules.admission.pod_spec.rules import spec_rules
 from plimsoll.rules.admission.pod_spec.spec import create_only_errors, spec_errors
+from plimsoll.rules.admission.pod_spec.warnings import name_warnings, pod_warnings
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.lifecycle.restarts import RESTARTING_ALL, is_restarted, may_restart_all
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Container, Pod
-from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.qos import computed_qos_class
 
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
@@ -131,16 +130,8 @@ class PodStrategy(Strategy):
         return errors
 
     def warnings(self, document: JsonObject) -> list[str]:
-        spec = document.get("spec") or {}
-        return [
-            *_without_effect(spec),
-            *(
-                text
-                for kind in ("initContainers", "containers")
-                for index, container in enumerate(spec.get(kind) or [])
-                for text in _container_warnings(container, f"spec.{kind}[{index}]")
-            ),
-        ]
+        named = name_warnings(document["metadata"]["name"], "the Pod's hostname")
+        return [*named, *pod_warnings(document), *_without_effect(document.get("spec") or {})]
 
     def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
         return spec_changed(old, new)
@@ -253,30 +244,4 @@ def _without_effect(spec: JsonObject) -> list[str]:
             for place, port in enumerate(container.get("ports") or ())
             if port.get("hostPort")
         )
-    return warnings
-
-
-def _container_warnings(container: JsonObject, path: str) -> list[str]:
-    warnings = []
-    names: set[str] = set()
-    for index, entry in enumerate(container.get("env") or []):
-        name = entry.get("name") or ""
-        if name in names:
-            warnings.append(
-                f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
-            )
-        names.add(name)
-    ports: dict[tuple[Any, ...], int] = {}
-    for index, port in enumerate(container.get("ports") or []):
-        identity = tuple(port.get(field) for field in ("containerPort", "protocol", "hostIP", "hostPort"))
-        if identity in ports:
-            first = f"{path}.ports[{ports[identity]}]"
-            warnings.append(f"{path}.ports[{index}]: duplicate port definition with {first}")
-        ports.setdefault(identity, index)
-    for kind in ("limits", "requests"):
-        amount = ((container.get("resources") or {}).get(kind) or {}).get("memory")
-        if isinstance(amount, str) and QUANTITIES[amount].milli % 1000:
-            warnings.append(
-                f'{path}.resources.{kind}[memory]: fractional byte value "{amount}" is invalid, must be an integer'
-            )
     return warnings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plimsoll.api.strategies.base import Strategy, WriteContext
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.pod_spec.warnings import claim_warnings
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.storage.objects import (
     CLAIM_FINALIZER,
@@ -30,6 +31,9 @@ class ClaimStrategy(Strategy):
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         return list(claim_spec_errors(document.get("spec") or {}, "spec"))
+
+    def warnings(self, document: JsonObject) -> list[str]:
+        return list(claim_warnings(document.get("spec") or {}, "spec"))
 
     def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         return defaulted_claim(super().prepared_for_update(old, new, context))

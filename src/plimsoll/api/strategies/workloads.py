@@ -23,6 +23,7 @@ from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.pod_spec.rules import spec_rules
 from plimsoll.rules.admission.pod_spec.spec import spec_errors
+from plimsoll.rules.admission.pod_spec.warnings import claim_warnings, name_warnings, template_warnings
 from plimsoll.rules.admission.validation import pod_errors
 from plimsoll.rules.controllers.autoscalers import autoscaler_errors, autoscaler_status_errors
 from plimsoll.rules.model.json_object import JsonObject
@@ -57,10 +58,12 @@ class WorkloadStrategy(Strategy):
 
     restart_policies: tuple[str, ...] = ("Always",)
     immutable_fields: tuple[str, ...] = ("selector",)
+    numbers: tuple[str, ...] = ("revisionHistoryLimit",)
+    names_pods = True  # the names of its pods begin with its own, and a client is warned where that is unfit
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
-        errors = number_errors(spec, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+        errors = number_errors(spec, "replicas", "minReadySeconds", "progressDeadlineSeconds", *self.numbers)
         errors += self.own_errors(spec, context) + self.selector_errors(spec)
         return errors + template_errors(self.template(spec), "spec.template", self.restart_policies, context)
 
@@ -89,6 +92,13 @@ class WorkloadStrategy(Strategy):
     def selector_errors(self, spec: JsonObject) -> list[FieldError]:
         return selector_errors(spec, self.resource.kind.lower())
 
+    def warnings(self, document: JsonObject) -> list[str]:
+        named = name_warnings(document["metadata"]["name"], "Pod names and hostnames") if self.names_pods else []
+        return named + self.update_warnings({}, document)
+
+    def update_warnings(self, old: JsonObject, new: JsonObject) -> list[str]:
+        return template_warnings((new.get("spec") or {}).get("template") or {}, "spec.template")
+
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, context)
         for field in self.immutable_fields:
@@ -97,6 +107,8 @@ class WorkloadStrategy(Strategy):
 
 
 class DaemonSetStrategy(WorkloadStrategy):
+    names_pods = False
+
     def own_errors(self, spec: JsonObject, context: WriteContext) -> list[FieldError]:
         strategy, path = spec.get("updateStrategy") or {}, "spec.updateStrategy"
         type_ = strategy.get("type") or "RollingUpdate"
@@ -118,6 +130,8 @@ class DaemonSetStrategy(WorkloadStrategy):
 
 class StatefulSetStrategy(WorkloadStrategy):
     immutable_fields = ()
+    numbers = ()
+    names_pods = False
     changeable = (
         "replicas",
         "ordinals",
@@ -160,6 +174,16 @@ class StatefulSetStrategy(WorkloadStrategy):
                 path = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
                 errors.append(unsupported(path, str(value), ("Retain", "Delete")))
         return errors + _ordered_update_errors(spec.get("updateStrategy") or {})
+
+    def update_warnings(self, old: JsonObject, new: JsonObject) -> list[str]:
+        spec = new.get("spec") or {}
+        warnings = super().update_warnings(old, new)
+        for index, template in enumerate(spec.get("volumeClaimTemplates") or ()):
+            warnings += claim_warnings(template.get("spec") or {}, f"spec.volumeClaimTemplates[{index}]")
+        if (spec.get("revisionHistoryLimit") or 0) < 0:
+            text = "a negative value retains all historical revisions; a value >= 0 is recommended"
+            warnings.append(f"spec.revisionHistoryLimit: {text}")
+        return warnings
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = super().update_errors(old, new, context)
@@ -212,6 +236,12 @@ class ControllerRevisionStrategy(Strategy):
 
 
 class PodTemplateStrategy(Strategy):
+    def warnings(self, document: JsonObject) -> list[str]:
+        return self.update_warnings({}, document)
+
+    def update_warnings(self, old: JsonObject, new: JsonObject) -> list[str]:
+        return template_warnings(new.get("template") or {}, "template")
+
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         policies = ("Always", "OnFailure", "Never")
         return template_errors(document.get("template") or {}, "template", policies, context)
