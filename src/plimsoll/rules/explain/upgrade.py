@@ -160,10 +160,10 @@ class Comparison:
     def _change(self, row: Difference, node: str, forms: dict[str, _Form], trials: Trials) -> Change:
         title, _, container = row.where.partition(" / ")
         form = forms.get(title)
-        # Node and class cgroups have no form: their own name stands for it. What a pod gets under contention depends
-        # on the pods beside it.
+        # Node and class cgroups have no form: their own name stands for it, and what is roughly true of the pods below
+        # them. What a pod gets under contention depends on the pods beside it.
         alone = form is not None and row.what not in _CONTENDED
-        distinct: object = row.where
+        distinct: object = (row.where, frozenset(each.coarse for each in forms.values()))
         if form:
             distinct = form.about(row.what, container) if alone else form.coarse
         if form and row.what == CPU_FLOOR:  # every pod of a node may have another: one answer for all

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.rules.cgroups.desired import defaulted_on, defaulted_workload
@@ -319,8 +319,22 @@ def test_a_change_is_reported_exactly_if_explain_differs(
     assert all(cause in comparison.causes for each in changes for cause in each.causes)
 
 
+def burstable(pod_level: Json | None, *init: Json, **requests: str) -> Json:
+    containers = [{"name": "c0", "image": "i"}, {"name": "c1", "image": "i", "resources": {"requests": requests}}]
+    whole = {} if pod_level is None else {"resources": pod_level}
+    return {"metadata": {"name": "p"}, "spec": {"containers": containers, "initContainers": list(init), **whole}}
+
+
 @settings(deadline=None, max_examples=examples(30))
 @given(st.lists(valid_pods(), min_size=2, max_size=3), st.sampled_from(RELEASES), st.sampled_from(RELEASES))
+@example(
+    [
+        burstable(None, memory="1Mi"),
+        burstable({}, {"name": "i0", "image": "i", "resources": {"requests": {"memory": "1"}}}),
+    ],
+    "1.27",
+    "1.36",
+)
 def test_what_is_known_about_one_form_is_true_of_the_next_pod(documents: list[Json], first: str, second: str) -> None:
     """One comparison for all gives the causes that a comparison for each gives. What a pod gets under contention depends
     on all pods of a node; there, nodes share what is known."""
