@@ -10,19 +10,54 @@ it only has to be unique within a pod. All names are DNS labels: others are warn
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
+from plimsoll.codec.schema.decode import Decoded, DecodeError, decode
+from plimsoll.codec.schema.schema import SchemaKind
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.cache import Counted
 
 # The kinds of stored objects that admission of a pod reads. Webhooks and policies are not among them: what these find
 # is not kept.
 READ = ("limitranges", "namespaces", "priorityclasses", "runtimeclasses", "serviceaccounts")
-_KEPT = 64  # documents of at most `AT_ONCE_BYTES`
+_KEPT = 64  # documents of at most `bodies.AT_ONCE_BYTES`
 _encode = msgspec.json.Encoder().encode
 
 Key = tuple[object, ...]
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+def decoded_alike(kind: SchemaKind, body: bytes) -> Decoded:
+    """As `decode`, of bodies that differ in nothing but the name of the object only once. Do not change the document:
+    the parts of the next one are the same. Raises DecodeError."""
+    try:
+        name = _NAMED.decode(body).metadata.name
+        before, quoted, after = body.partition(f'"{name}"'.encode())
+        if name and quoted:
+            nameless = _nameless(kind, before, after)
+            metadata = nameless.document["metadata"]
+            if "name" not in metadata:  # else what was cut out is another text
+                return Decoded({**nameless.document, "metadata": {"name": name, **metadata}}, nameless.problems)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, DecodeError):
+        pass  # the error is about this body
+    return decode(kind, body)
+
+
+@lru_cache(_KEPT)
+def _nameless(kind: SchemaKind, before: bytes, after: bytes) -> Decoded:
+    return decode(kind, before + b'""' + after)
 
 
 class Outcome(msgspec.Struct, frozen=True):

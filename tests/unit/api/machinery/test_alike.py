@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plimsoll.api.machinery.alike import Key
+from plimsoll.api.machinery.alike import Key, decoded_alike
 from plimsoll.api.machinery.audit import Audit, AuditFile
 from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, User
+from plimsoll.codec.schema.decode import DecodeError, decode
+from plimsoll.codec.schema.schema import schema
 from tests.unit.api.api_client import MERGE, PODS, ApiClient, api, pod
 
 ROOT_CA = "-----CA-----\n"
@@ -35,6 +38,73 @@ class Outcomes:
             return outcome
 
         monkeypatch.setattr(alike, "find", counted)
+
+
+def body(name: str, limits: Any = None, **spec: Any) -> str:
+    return json.dumps({"kind": "Pod", "apiVersion": "v1", **pod(name, {"cpu": "0.1"}, limits, **spec)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(body("NAME"), id="pod"),
+        pytest.param(body("NAME", hostname="NAME"), id="name in another place"),
+        pytest.param(body("NAME", hostname="NAME2"), id="another name that begins like it"),
+        pytest.param(body("N").replace('"N"', '"\\u004eAME"'), id="escaped"),
+        pytest.param(body("N", nodeSelector={"NAME": "x"}).replace('"N"', '"\\u004eAME"'), id="escaped, also a key"),
+        pytest.param(
+            body("NAME", hostname="x").replace('"hostname": "x"', '"hostname": "NA\\u004dE"'), id="once escaped"
+        ),
+        pytest.param(body("NAME").replace('"name": "N', '"name": "other", "name": "N', 1), id="two names"),
+        pytest.param(body("NAME").replace('"metadata": {', '"metadata": {"name": "x"}, "metadata": {'), id="twice"),
+        pytest.param(body("NAME").replace('"metadata": {', '"metadata": {"Name": "x", '), id="another case"),
+        pytest.param(body("NAME", unknown="x"), id="unknown member"),
+        pytest.param(body("NAME", hostNetwork="x"), id="wrong type"),
+        pytest.param(body("NAME", containers=[{"resources": {"limits": {"cpu": "x"}}}]), id="no quantity"),
+        pytest.param(body("NAME")[:-1], id="no JSON"),
+        pytest.param("NAME", id="no JSON at all"),
+        pytest.param(body("NAME", x="\ud800"), id="half a surrogate pair"),
+        pytest.param(body("\ud800"), id="half a surrogate pair in the name"),
+        pytest.param('{"spec": {"hostname": "NAME"}, "metadata": {"name": "NAME"}}', id="first in another place"),
+        pytest.param('{"metadata": {"name": "NAME"}, "kind": 5}', id="no kind"),
+        pytest.param(body("NAME").replace("nginx", "\udcff"), id="no text"),
+        pytest.param(body("N").replace('"N"', '"\udcff"'), id="no text in the name"),
+        pytest.param(body("NAME", x=1).replace('"x": 1', '"x": ' + "[" * 5000), id="deep"),
+        pytest.param(body("NAME").replace('"NAME"', "5"), id="number"),
+        pytest.param(body("NAME").replace('"NAME"', "null"), id="null"),
+        pytest.param(body(""), id="empty name"),
+        pytest.param('{"metadata": null}', id="metadata null"),
+        pytest.param('{"metadata": {"generateName": "NAME"}}', id="generated"),
+        pytest.param("{}", id="nothing"),
+        pytest.param(body("NAME").replace('"v1"', '"v2"'), id="another version"),
+    ],
+)
+def test_bodies_are_decoded_as_each_by_itself(text: str) -> None:
+    kind = schema("v1", "Pod")
+    for name in ("first", "second-ü", "first", "Pod", "c", "NAME", ""):
+        data = text.replace("NAME", name).encode(errors="surrogateescape")
+        both = []
+        for read in (decode, decoded_alike):
+            try:
+                decoded = read(kind, data)
+                both.append((json.dumps(decoded.document), decoded.problems))  # with the order of members
+            except DecodeError as error:
+                both.append((error.message, error.detail))
+        assert both[0] == both[1]
+
+
+async def test_a_document_that_is_shared_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = schema("v1", "Pod")
+    text = body("NAME", {"memory": "64Mi"}, schedulingGates=[{"name": "g"}], volumes=[{"name": "v"}])
+    read = partial(decoded_alike, kind, text.replace("NAME", "x").encode())
+    fresh = json.dumps(decode(kind, text.replace("NAME", "x").encode()).document)
+    async with api(tmp_path, root_ca=ROOT_CA) as ask:
+        await _limit_range(ask)
+        monkeypatch.setattr(ask.app.cluster.alike_pods, "find", lambda _: None)
+        for name in ("a", "b"):
+            await ask.ok("POST", PODS, text.replace("NAME", name).encode())
+    assert read().document["spec"] is read().document["spec"], "it is shared"
+    assert json.dumps(read().document) == fresh
 
 
 def volume(made: Any) -> str:
