@@ -5,11 +5,12 @@ Everything is called on one event loop. Reads are plain functions and see only w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from typing import Protocol
 
 from plimsoll.store.errors import ExpiredError
-from plimsoll.store.feed import Feeds, ValuesOf, Watch
+from plimsoll.store.feed import Feeds, Follower, ValuesOf, Watch
 from plimsoll.store.index import Index, Parts, bucket_of, key_range
 from plimsoll.store.records import Change, History, Record
 
@@ -86,6 +87,10 @@ class WatchCache:
         undo = self._undo(prefix, version) if version is not None else {}
         return len(self._keys_at(prefix, start_after, undo)) if undo else self._index.count(prefix, start_after)
 
+    def has_any(self, resources: Set[str]) -> bool:
+        """Whether there are objects of any of these resources, by their prefixes."""
+        return self._index.has_any(resources)
+
     def changes_of(self, prefix: str) -> Counted:
         """Of the resource that a prefix is of: what was computed at the same number of changes is valid."""
         return self._feeds.of(prefix)
@@ -116,6 +121,22 @@ class WatchCache:
         """
         self._check_known(after)
         return Watch(self._feeds, prefix, after, lambda: None if self._closing else self._version, value)
+
+    @contextmanager
+    def following(
+        self, prefix: str, take: Callable[[Sequence[Change]], None], again: Callable[[], None]
+    ) -> Iterator[None]:
+        """`take` is called with all changes of a resource, or with "" of all, soon after each commit.
+
+        `again` is called at first, and where what led to the state is unknown.
+        """
+        followers, follower = self._feeds.of(prefix).followers, Follower(take, again)
+        followers.append(follower)
+        try:
+            again()
+            yield
+        finally:
+            followers.remove(follower)
 
     def history_of(self, key: str, after: int) -> Sequence[Change] | None:
         """The changes of one key after a version; None where the history does not reach back to it."""

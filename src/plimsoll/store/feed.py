@@ -10,6 +10,9 @@ a function that names the parts of a change (`values_of`), a change is offered o
 
 A watcher that can take changes without waiting passes a `push`: it is called with them during the wait, and a change
 for thousands of watchers wakes no tasks. Other work of the event loop runs between a few milliseconds of such calls.
+
+Parts of this process that want every change of a resource, as a dozen controllers do of pods, are `Follower`s: one call
+for all changes of a commit, behind the watches.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+
+import msgspec
 
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.index import bucket_of
@@ -38,10 +44,18 @@ PUSH_S = 0.002  # of pushing, before the event loop does something else
 _OVERHEAD_BYTES = 300
 
 
+class Follower(msgspec.Struct, frozen=True, eq=False):
+    """`take` gets all changes; `again` is called where they are unknown, so that it lists what there is."""
+
+    take: Callable[[Sequence[Change]], None]
+    again: Callable[[], None]
+
+
 class Feed:
     """Changes in version order; `base` is how many have left the window since the start."""
 
     def __init__(self) -> None:
+        self.followers: list[Follower] = []
         self.changes: list[Change] = []
         self.base = 0
         self.values_of: ValuesOf | None = None
@@ -104,7 +118,7 @@ class Feeds:
         self.oldest = oldest
         self.all = Feed()
         self.by_bucket: dict[str, Feed] = {}
-        self._due: deque[Watch] = deque()  # watches with changes to push
+        self._due: deque[Callable[[], None]] = deque()  # calls of watches and followers that have changes to take
         self._is_pushing = False
         self.append(changes)
 
@@ -122,9 +136,12 @@ class Feeds:
         for change in changes:
             grouped.setdefault(bucket_of(change.key), []).append(change)
             self._history_bytes += history_bytes(change)
-        self.all.append(changes)
-        for bucket, some in grouped.items():
-            self.by_bucket.setdefault(bucket, Feed()).append(some)
+        grown = [(self.all, changes), *((self.of(bucket), some) for bucket, some in grouped.items())]
+        for feed, some in grown:
+            feed.append(some)
+        for feed, some in grown:
+            for follower in feed.followers:
+                self.call_soon(partial(follower.take, some))
         self._trim()
 
     def _trim(self) -> None:
@@ -160,9 +177,11 @@ class Feeds:
             feed.base += 1  # also behind a watch that has read everything
             for watch in feed.waiting():
                 watch.end()
+            for follower in feed.followers:
+                self.call_soon(follower.again)
 
-    def push_soon(self, watch: Watch) -> None:
-        self._due.append(watch)
+    def call_soon(self, take: Callable[[], None]) -> None:
+        self._due.append(take)
         if not self._is_pushing:
             self._is_pushing = True
             asyncio.get_running_loop().call_soon(self._push_some)
@@ -171,7 +190,7 @@ class Feeds:
         end = time.perf_counter() + PUSH_S
         try:
             while self._due:
-                self._due.popleft().push_now()
+                self._due.popleft()()
                 if time.perf_counter() >= end:
                     break
         finally:  # an exception of one watcher affects no other
@@ -314,7 +333,7 @@ class Watch:
                     self._woken.set_result(None)
                 elif not self._push_due:
                     self._push_due = True
-                    self._feeds.push_soon(self)
+                    self._feeds.call_soon(self.push_now)
                 return
         if not self._push_due:  # else its position is where the due changes begin
             self._position = end
@@ -330,7 +349,7 @@ class Watch:
             self._woken.set_result(None)
         elif not self._push_due:
             self._push_due = True
-            self._feeds.push_soon(self)
+            self._feeds.call_soon(self.push_now)
 
     def settle(self) -> None:
         """At the end of a wait: what a watch with a value was not offered does not concern it."""

@@ -7,7 +7,7 @@ Python compares text by code points, which is the byte order of UTF-8, the order
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from plimsoll.store.records import Record
 
@@ -49,8 +49,11 @@ class Index:
 
     def remove(self, key: str) -> None:
         del self.records[key]
-        keys = self._buckets[bucket_of(key)]
+        bucket = bucket_of(key)
+        keys = self._buckets[bucket]
         del keys[bisect_left(keys, key)]
+        if not keys:
+            del self._buckets[bucket]
 
     def keys(self, prefix: str, start_after: str | None = None, limit: int | None = None) -> list[str]:
         bucket = bucket_of(prefix)
@@ -62,6 +65,9 @@ class Index:
             keys = sorted(key for name, some in self._buckets.items() if name.startswith(prefix) for key in some)
         low, high = key_range(keys, prefix, start_after)
         return keys[low:high] if limit is None else keys[low : min(high, low + limit)]
+
+    def has_any(self, buckets: Set[str]) -> bool:
+        return not self._buckets.keys().isdisjoint(buckets)
 
     def count(self, prefix: str, start_after: str | None = None) -> int:
         if not prefix and start_after is None:

@@ -100,6 +100,18 @@ async def test_what_the_disk_could_not_take_is_refused_before_others_share_its_b
     await store.close()
 
 
+async def test_whether_there_are_objects_of_a_resource(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "store")
+    resources = frozenset({"/pods/", "/nodes/"})
+    await store.change("/services/a/x", put("x"))
+    assert not store.has_any(resources)
+    await store.change("/nodes//n", put("x"))
+    assert store.has_any(resources)
+    await store.change("/nodes//n", lambda _, __: Delete(b"{}"))
+    assert not store.has_any(resources)
+    await store.close()
+
+
 async def test_writers_of_one_key_see_each_other_before_the_disk_has_them(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
 

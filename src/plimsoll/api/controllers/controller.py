@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Generic, TypeVar
 
 import msgspec
@@ -24,7 +25,6 @@ from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, Request, ResourcePath, UnreachableError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
-from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Change, Record
 from plimsoll.store.store import Store
 
@@ -65,36 +65,31 @@ class Controller:
         self._wakeup = Wakeup()
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
+        with ExitStack() as stack:
             for prefix, concerns in self._sources.items():
-                group.create_task(self._follow(prefix, concerns))
-            if self._periodic is not None:
-                group.create_task(self._tick(self._periodic))
-            await self._work()
+                stack.enter_context(self._following(prefix, concerns))
+            async with asyncio.TaskGroup() as group:
+                if self._periodic is not None:
+                    group.create_task(self._tick(self._periodic))
+                await self._work()
 
     def enqueue(self, key: str) -> None:
         self._queue[key] = None
         self._wakeup.set()
 
-    async def _follow(self, prefix: str, concerns: Concerns) -> None:
-        def take(changes: list[Change]) -> bool:
+    def _following(self, prefix: str, concerns: Concerns) -> AbstractContextManager[None]:
+        def take(changes: Sequence[Change]) -> None:
             for change in changes:
-                self._enqueue_concerned(concerns, change.key, change.body)
-                if change.before is not None and change.kind == "MODIFIED":
-                    self._enqueue_concerned(concerns, change.key, change.before)
-            return True
+                if change.key.startswith(prefix):
+                    self._enqueue_concerned(concerns, change.key, change.body)
+                    if change.kind == "MODIFIED" and change.before is not None:
+                        self._enqueue_concerned(concerns, change.key, change.before)
 
-        while True:
-            version, records = self._store.list(prefix)
-            for record in records:
+        def again() -> None:
+            for record in self._store.list(prefix)[1]:
                 self._enqueue_concerned(concerns, record.key, record.body)
-            watch = self._store.watch(prefix, version)
-            try:
-                while changes := await watch.changes(take):
-                    take(changes)
-                return  # the store closes
-            except ExpiredError:
-                log.info("%s: the watch expired; listing again", self.name)
+
+        return self._store.following(prefix, take, again)
 
     def _enqueue_concerned(self, concerns: Concerns, key: str, body: bytes) -> None:
         try:

@@ -20,7 +20,7 @@ from plimsoll.api.admission.hooks import Change, check_hooks, has_hooks, mutated
 from plimsoll.api.admission.node_restriction import check_create
 from plimsoll.api.admission.pod_security import check_pod_security
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
-from plimsoll.api.machinery.bodies import off_loop, read_object
+from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, off_loop, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
@@ -42,6 +42,7 @@ from plimsoll.codec.defaults.objects import with_kind_defaults
 from plimsoll.codec.patch.managed_fields import track_update
 from plimsoll.errors import FieldError, InvalidObjectError
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.model.names import dns_label_problems
 from plimsoll.store.records import Decision, Record
 
 _NAMESPACES = stored_resource("namespaces")
@@ -68,7 +69,10 @@ async def create_object(
         name = sent.get("name") or cluster.generated_name(sent["generateName"])
         if resource.namespaced:
             check_namespace(cluster.store.get(key(_NAMESPACES, "", info.namespace)), resource, info.namespace, name)
-        new = await prepared(cluster, call, options, document, sent, name, tracked=tracked)
+        if resource.storage == "pods" and not tracked:
+            new = await _prepared_pod(cluster, call, options, document, sent, name)
+        else:
+            new = await _prepared(cluster, call, options, document, sent, name, tracked=tracked)
         try:
             return Response(201, await _stored(cluster, call, options, new))
         except StatusError as error:
@@ -120,7 +124,26 @@ def defaulted(
         raise invalid_object(resource, name, error.errors) from None
 
 
-async def prepared(
+async def _prepared_pod(
+    cluster: Cluster, call: ApiCall, options: WriteOptions, document: JsonObject, sent: JsonObject, name: str
+) -> JsonObject:
+    """As `_prepared`, of pods that differ in nothing but their names only once; an unusual name is one by itself."""
+    is_usual = not (dns_label_problems(name) or call.user.node or len(call.body) > AT_ONCE_BYTES)
+    if not is_usual or has_hooks(cluster, call.info.resource):
+        return await _prepared(cluster, call, options, document, sent, name, tracked=False)
+    key = cluster.alike_pods.key(document, call.info.namespace, call.user.name, options.field_manager)
+    outcome = cluster.alike_pods.find(key)
+    if outcome is not None:
+        call.warnings += outcome.warnings
+        call.annotations.update(outcome.annotations)
+        return outcome.named(name, cluster.new_uid(), cluster.now())
+    before = len(call.warnings)
+    new = await _prepared(cluster, call, options, document, sent, name, tracked=False)
+    cluster.alike_pods.keep(key, new, call.warnings[before:], call.annotations)
+    return new
+
+
+async def _prepared(
     cluster: Cluster,
     call: ApiCall,
     options: WriteOptions,

@@ -227,15 +227,18 @@ def divide_watches(cluster: Cluster) -> None:
         if field == "metadata.name":
             cluster.store.divide(where, _name_of)
         else:
-            cluster.store.divide(where, partial(_values_of, storage, field), partial(_value_of, storage, field))
+            member = f'"{field.rpartition(".")[2]}":'.encode()
+            value_of = partial(_value_of, storage, field, member)
+            cluster.store.divide(where, partial(_values_of, storage, field), value_of)
 
 
 def _name_of(change: Change) -> tuple[str]:
     return (change.key.rpartition("/")[2],)
 
 
-def _value_of(storage: str, field: str, body: bytes) -> str:
-    return field_text(selectable(storage, body), field)
+def _value_of(storage: str, field: str, member: bytes, body: bytes) -> str:
+    """Without its member a field is empty: that of a pod that is not bound yet."""
+    return field_text(selectable(storage, body), field) if member in body else ""
 
 
 def _values_of(storage: str, field: str, change: Change) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from plimsoll.api.machinery.alike import decoded_alike
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.negotiate import JSON, PROTOBUF, YAML, media_type
@@ -47,14 +48,17 @@ async def off_loop(
 
 
 async def read_object(cluster: Cluster, call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
-    """The object in the body of a POST or PUT; findings that do not refuse it are added to `call.warnings`."""
+    """The object in the body of a POST or PUT; findings that do not refuse it are added to `call.warnings`.
+
+    Do not change it: that of another request may share its parts.
+    """
     is_yaml = media_type(call.content_type) == YAML
     return await read_body(cluster, call, lambda: _object(call, kind, options), is_yaml=is_yaml)
 
 
 def _object(call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
     try:
-        decoded = _decoded(call.body, media_type(call.content_type), kind)
+        decoded = _decoded(call, kind)
     except DecodeError as error:
         raise bad_request(error.message) from None
     if decoded.problems and options is not None:
@@ -65,9 +69,11 @@ def _object(call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> Js
     return decoded.document
 
 
-def _decoded(body: bytes, type_: str, kind: SchemaKind) -> Decoded:
+def _decoded(call: ApiCall, kind: SchemaKind) -> Decoded:
+    body, type_ = call.body, media_type(call.content_type)
     if type_ in (JSON, ""):
-        return decode(kind, body)
+        is_often_alike = call.info.verb == "create" and kind.name == "Pod" and len(body) <= AT_ONCE_BYTES
+        return decoded_alike(kind, body) if is_often_alike else decode(kind, body)
     if type_ == PROTOBUF:
         try:
             return decode_document(kind, from_protobuf(body))

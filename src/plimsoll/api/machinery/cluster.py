@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
+from plimsoll.api.machinery.alike import READ, AlikePods
 from plimsoll.api.machinery.catalog import Catalog
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.node_graph import NodeGraph
@@ -97,6 +98,7 @@ class Cluster:
         self.pod_security = msgspec.structs.replace(pod_security, newest=profile.pod_security_minor)
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.service_addresses = ServiceAddresses(store, prefix(stored_resource("services")), services)
+        self.alike_pods = AlikePods([store.changes_of(prefix(stored_resource(each))) for each in READ])
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
         self.gates = resolved_gates(feature_gates, profile)
         self.worker = Worker("large-documents")

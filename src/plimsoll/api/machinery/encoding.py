@@ -13,6 +13,8 @@ _ESCAPES = (
     (b"<", b"\\u003c"),
     (b">", b"\\u003e"),
     (b"&", b"\\u0026"),
+)
+_SEPARATORS = (
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
@@ -21,7 +23,7 @@ _ESCAPES = (
 def encoded(document: Any) -> bytes:
     """One value as compact JSON text, without a line end."""
     text = _encode(document)
-    for raw, escape in _ESCAPES:
+    for raw, escape in _ESCAPES if text.isascii() else _ESCAPES + _SEPARATORS:
         if raw in text:
             text = text.replace(raw, escape)
     return text

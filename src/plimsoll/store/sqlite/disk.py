@@ -22,6 +22,7 @@ import contextlib
 import sqlite3
 import urllib.parse
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -50,7 +51,7 @@ RESERVE = 20_000
 _PAGE_BYTES = 4096  # a pod fills about half a page: larger pages would write more neighbours along with it
 _KINDS: tuple[Kind, ...] = ("ADDED", "MODIFIED", "DELETED")
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS, 1)}
-_CHUNKS = (64, 16, 4, 1)  # rows per statement: few shapes, so that SQLite's prepared statements are found again
+_CHUNKS = (64, 16, 4, 2, 1)  # rows per statement: few shapes, so that SQLite's prepared statements are found again
 
 # A failed commit after which the next one may well succeed: nothing of the batch can have reached the file.
 PASSING = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -390,6 +391,12 @@ def _insert(connection: sqlite3.Connection, head: str, tail: str, rows: Sequence
     while done < len(rows):
         size = next(size for size in _CHUNKS if size <= len(rows) - done)
         chunk = rows[done : done + size]
-        values = ", ".join(["(" + ", ".join("?" * len(chunk[0])) + ")"] * size)
-        connection.execute(head + values + tail, [field for row in chunk for field in row])
+        connection.execute(_statement(head, len(chunk[0]), size, tail), [field for row in chunk for field in row])
         done += size
+
+
+@cache
+def _statement(head: str, columns: int, rows: int, tail: str) -> str:
+    """For as many rows as in `_CHUNKS`."""
+    row = f"({', '.join('?' * columns)})"
+    return f"{head}{', '.join([row] * rows)}{tail}"
