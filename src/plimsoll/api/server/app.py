@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from plimsoll.api.admission.hooks import check_connect
 from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPages, send_page
-from plimsoll.api.handlers.dispatch import Handler, Route
+from plimsoll.api.handlers.dispatch import Handler, Route, handle
 from plimsoll.api.handlers.list import make_consistent
 from plimsoll.api.handlers.patch import growth_bytes
 from plimsoll.api.handlers.watch import WatchStream, divide_watches
@@ -45,11 +46,13 @@ from plimsoll.api.machinery.status import (
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, INDEX_HOOKS, bootstrap
-from plimsoll.api.server.costs import is_long_write, objects_read
+from plimsoll.api.server.costs import is_long_write, leaves, objects_read
 from plimsoll.api.server.fairness import LONG_OBJECTS, NO_SEAT, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.health import Health
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.shared_store import became_newer, handled, refusal_by_store
+from plimsoll.api.server.write_messages import Settings
+from plimsoll.api.server.write_process import WriteProcess
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
@@ -107,6 +110,8 @@ class App:
         self.cluster: Cluster
         self.rounds = Rounds()
         self.fairness = Fairness(options.limits, self.meter, self.rounds, time.monotonic)
+        rules = options.profile.name, options.gates, options.limits, options.service_ranges
+        self.write_process = WriteProcess(Settings(*rules, options.root_ca, options.pod_security))
         self.start_hooks: dict[str, str] = {}  # what starts with the server, by name: its fault, empty if it is done
         self._health = Health()
         self._is_open = False
@@ -157,6 +162,7 @@ class App:
                 finally:
                     self._is_open = False
         finally:
+            await self.write_process.close()
             self.cluster.worker.close()
             self.cluster.expressions.close()
             await store.close()
@@ -281,7 +287,10 @@ class App:
                 call.body = await request.body(limit_bytes)
                 if seat is NO_SEAT and growth_bytes(call):
                     seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1, size)
-            answer = await handled(self.cluster, call, form, self.options.handlers)
+            handler = partial(handle, self.cluster, call, form, self.options.handlers)
+            if seat is not NO_SEAT and leaves(self.cluster, call, self.options.handlers):
+                handler = partial(self.write_process.handle, self.cluster, call, scope)
+            answer = await handled(self.cluster, call, handler)
             if len(answer.body) > PIECE_BYTES:
                 seat.leave()
                 seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1)
