@@ -101,9 +101,7 @@ class Stopped(msgspec.Struct, frozen=True, tag=True):
 
 
 class Fault(msgspec.Struct, frozen=True, tag=True):
-    """A defect, with its traceback."""
-
-    text: str
+    """A defect; the process has logged it."""
 
 
 # --- from the server ---

@@ -74,7 +74,8 @@ class _Line(msgspec.Struct):
 
     async def hear(self) -> Question:
         (size,) = LENGTH.unpack(await self.reader.readexactly(LENGTH.size))
-        return read_question(await self.reader.readexactly(size))
+        question: Question = read_question(await self.reader.readexactly(size))
+        return question
 
     async def end(self) -> None:
         self.writer.close()
@@ -91,6 +92,11 @@ class WriteProcess:
         self._idle: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self.started = 0
+
+    @property
+    def pid(self) -> int:
+        """0: it does not run."""
+        return 0 if self._line is None else self._line.process.pid
 
     async def handle(self, cluster: Cluster, call: ApiCall, scope: Scope) -> Response:
         """As `handlers.dispatch.handle`, there. Raises StatusError, StoreError."""
@@ -179,8 +185,7 @@ async def _handled(line: _Line, cluster: Cluster, call: ApiCall, task: Task) -> 
             case Stopped():
                 assert failure is not None
                 raise failure
-            case Fault(text):
-                log.error("%s %s failed\n%s", task.method, task.path, text)
+            case Fault():
                 raise internal_error("the server failed to handle the request; its log has the reason")
             case Get(key):
                 await line.tell(Found([cluster.store.get(key)]))

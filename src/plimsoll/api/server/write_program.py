@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import logging
 import os
 import resource
 import socket
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, cast
@@ -28,6 +28,7 @@ from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.negotiate import PLAIN
 from plimsoll.api.machinery.request_info import parsed_query, request_info
 from plimsoll.api.machinery.status import StatusError, too_large_document
+from plimsoll.api.server.shared_store import refusal_by_store
 from plimsoll.api.server.write_messages import (
     LENGTH,
     Answer,
@@ -51,15 +52,19 @@ from plimsoll.api.server.write_messages import (
     frame,
     read_reply,
 )
+from plimsoll.logs import log_to_stderr
 from plimsoll.rules.profile import profile_named
+from plimsoll.store.errors import StoreError, TooLargeError
 from plimsoll.store.etcd.values import stamped
 from plimsoll.store.log import DecideMany
-from plimsoll.store.records import Decision, Delete, Record
+from plimsoll.store.records import TOO_LARGE, Decision, Delete, Record, change_of, is_too_large
 from plimsoll.store.store import Decide, Store
 
 MEMORY_BYTES = 1024 * 1024 * 1024  # a document that needs more is refused
 _NICE = 10
 _GARBAGE = (100_000, 20, 100)  # of documents, which have no cycles
+
+log = logging.getLogger("plimsoll.api")
 
 
 class _StoppedError(Exception):
@@ -80,7 +85,7 @@ class Line:
         head = self._reader.read(LENGTH.size)
         if len(head) < LENGTH.size:
             raise SystemExit(0)  # the server has ended
-        reply = read_reply(self._reader.read(*LENGTH.unpack(head)))
+        reply: Reply = read_reply(self._reader.read(*LENGTH.unpack(head)))
         if isinstance(reply, Stop):
             raise _StoppedError
         return reply
@@ -140,6 +145,9 @@ class RemoteStore:
             decisions = [*decide(records, [0] * len(names))]
             if not any(decision is not None for decision in decisions):
                 return records
+            for key, before, decision in zip(names, records, decisions, strict=True):
+                if decision is not None and is_too_large(change := change_of(key, before, 0, decision)):
+                    raise TooLargeError(len(change.body), TOO_LARGE)
             versions = [record.version if record is not None else 0 for record in records]
             reply = self._line.ask(Commit(names, versions, decisions))
             if isinstance(reply, Written):
@@ -181,16 +189,17 @@ def _outcome(runner: asyncio.Runner, cluster: Cluster, task: Task) -> Question:
         answer = runner.run(handle(cluster, call, PLAIN, {}))
     except StatusError as error:
         return _refusal(call, error)
+    except StoreError as error:
+        return _refusal(call, refusal_by_store(error))
     except MemoryError:
         return _refusal(call, too_large_document())
     except _StoppedError:
         return Stopped()
     except Exception:  # a defect in one handler: the server reports it
-        return Fault(traceback.format_exc())
+        log.exception("%s %s failed", task.method, task.path)
+        return Fault()
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    return Answer(
-        answer.code, answer.body, answer.is_ready, answer.headers, call.warnings, call.annotations, resident
-    )
+    return Answer(answer.code, answer.body, answer.is_ready, answer.headers, call.warnings, call.annotations, resident)
 
 
 def _refusal(call: ApiCall, error: StatusError) -> Refusal:
@@ -201,6 +210,7 @@ def _refusal(call: ApiCall, error: StatusError) -> Refusal:
 def main(descriptor: int) -> NoReturn:
     os.nice(_NICE)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    log_to_stderr()
     gc.freeze()
     gc.set_threshold(*_GARBAGE)
     line = Line(socket.socket(fileno=descriptor))
