@@ -46,7 +46,7 @@ from plimsoll.api.machinery.status import (
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, INDEX_HOOKS, bootstrap
-from plimsoll.api.server.costs import is_long_write, leaves, objects_read
+from plimsoll.api.server.costs import is_long_write, leaves, objects_read, watch_cost
 from plimsoll.api.server.fairness import LONG_OBJECTS, NO_SEAT, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.health import Health
 from plimsoll.api.server.in_process import USER
@@ -187,8 +187,7 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        meter = self.meter
-        meter.in_flight += 1
+        self.meter.in_flight += 1
         request = Exchange(scope, receive, send)
         try:
             await self._answer(request)
@@ -204,12 +203,12 @@ class App:
             refusal = refusal_by_store(error)
             await request.respond(refusal.code, refusal.body(), [*_JSON_HEADERS, *refusal.headers()])
         except Exception:  # a defect in one handler: the client still gets an answer
-            meter.faults += 1
+            self.meter.faults += 1
             log.exception("%s %s failed", scope["method"], scope["path"])
             refusal = internal_error("the server failed to handle the request; its log has the reason")
             await request.respond(refusal.code, refusal.body(), _JSON_HEADERS)
         finally:
-            meter.in_flight -= 1
+            self.meter.in_flight -= 1
             self._note(request, time.perf_counter() - began)
 
     async def _answer(self, request: Exchange) -> None:
@@ -221,7 +220,7 @@ class App:
             await self._count(request)
             await mount(self, request)
             return
-        page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
+        page = await self.pages.found(request, path, query, self.faults, self.cluster.worker)
         if page is not None:
             await self._count(request)
             if not may_read_path(user, path, self.cluster):
@@ -264,7 +263,7 @@ class App:
         is_list, has_views = info.verb in COLLECTION_VERBS, info.resource.verbs != ("create",)
         form = accepted_form(request.header(b"accept"), is_list=is_list, has_views=has_views)
         if info.verb == "watch":
-            async with self.fairness.watch(user):
+            async with self.fairness.watch(user, watch_cost(call.selection)):
                 seat = await self.fairness.take_seat(user, objects_read(self.cluster, info))
                 try:
                     if not info.option("resourceVersion"):
@@ -368,8 +367,9 @@ class App:
             if serve is None:
                 raise no_such_resource()
             await check_connect(self.cluster, call)
-            request.code = 101
-            await serve(self, call, scope, receive, send)
+            async with self.fairness.watch(request.user):
+                request.code = 101
+                await serve(self, call, scope, receive, send)
         except StatusError as error:
             await self._count(request)
             request.code = error.code

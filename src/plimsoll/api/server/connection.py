@@ -152,8 +152,9 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.resume_reading()
 
     def parse(self, data: bytes) -> None:
-        # It may have ended before all that it has received is parsed. What follows an upgrade too early is lost.
-        if self.parser is None or self._is_upgraded or self.transport.is_closing():
+        if self.parser is None:  # the connection has ended meanwhile
+            return
+        if self._is_upgraded or self.transport.is_closing():  # what follows too early is lost
             return
         super().data_received(data)
         if self._head_open:

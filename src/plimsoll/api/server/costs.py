@@ -8,8 +8,11 @@ from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, YAML_AT_ONCE_BYTES
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, key, prefix
 from plimsoll.api.machinery.request_info import RequestInfo
+from plimsoll.api.machinery.selectors import Selection
 from plimsoll.api.server.authorized import COLLECTION_VERBS
 from plimsoll.api.server.fairness import LONG_OBJECTS
+
+SELECTOR_TERMS = 50
 
 
 def objects_read(cluster: Cluster, info: RequestInfo) -> int:
@@ -24,6 +27,11 @@ def objects_read(cluster: Cluster, info: RequestInfo) -> int:
     if info.verb == "list" and not selects and limit.isdecimal() and len(limit) < 9 and int(limit):
         return min(count, int(limit))
     return count
+
+
+def watch_cost(chosen: Selection) -> int:
+    """What each change costs a watch: its selector is evaluated; 50 terms take as long as all else."""
+    return 1 + sum(1 + len(term.values) for term in chosen.labels) // SELECTOR_TERMS
 
 
 def is_long_write(cluster: Cluster, info: RequestInfo, body_bytes: int, content_type: str) -> bool:

@@ -15,7 +15,6 @@ from typing import Protocol
 
 from plimsoll.api.machinery.rounds import PIECE_S
 
-
 PIECE_BYTES = 4096
 
 
