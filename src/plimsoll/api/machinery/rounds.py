@@ -93,7 +93,7 @@ class _SwitchInterval:
 _interval = _SwitchInterval()
 
 
-class Turns:
+class Exclusive:
     """One piece of work at a time; of those that wait, users alternate."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Turns:
     def leave(self) -> None:
         while (place := _next_place(self._waiting)) is not None:
             if not place.done():
-                place.set_result(None)  # the turn is its own now
+                place.set_result(None)  # it is next
                 return
         self.is_taken = False
 
@@ -126,14 +126,14 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, name)  # starts with its first work
-        self._turns = Turns()
+        self._exclusive = Exclusive()
         self.is_closed = False  # read by work that takes long
 
     async def run(self, user: str, work: Callable[[], _Result]) -> _Result:
-        if not self._turns.is_taken:
+        if not self._exclusive.is_taken:
             _interval.shorten()
         try:
-            await self._turns.take(user)
+            await self._exclusive.take(user)
         except asyncio.CancelledError:
             self._restore()
             raise
@@ -142,11 +142,11 @@ class Worker:
         return await asyncio.shield(running)
 
     def _leave(self) -> None:
-        self._turns.leave()
+        self._exclusive.leave()
         self._restore()
 
     def _restore(self) -> None:
-        if not self._turns.is_taken:
+        if not self._exclusive.is_taken:
             _interval.restore()
 
     def close(self) -> None:

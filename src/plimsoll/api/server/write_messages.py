@@ -1,4 +1,4 @@
-"""What the server and its write process (`write_process`) tell each other: frames of MessagePack on a socket.
+"""What the server and its write process (`write_process`) send each other: frames of MessagePack on a socket.
 
 The server sends a `Task`. The process asks for what the handler reads (`Get`, `List`, `Count`, `Newest`) and for the
 change (`Commit`), each answered before the next, and ends the task with an `Answer`, a `Refusal`, `Stopped` or a

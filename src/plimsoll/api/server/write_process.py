@@ -18,7 +18,7 @@ import msgspec
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.exchange import Scope
-from plimsoll.api.machinery.rounds import Turns
+from plimsoll.api.machinery.rounds import Exclusive
 from plimsoll.api.machinery.status import StatusError, internal_error, timed_out
 from plimsoll.api.server.write_messages import (
     LENGTH,
@@ -66,13 +66,13 @@ class _Line(msgspec.Struct):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def tell(self, message: Reply) -> None:
+    async def send(self, message: Reply) -> None:
         data = memoryview(frame(message))
         for start in range(0, len(data), _PIECE_BYTES):
             self.writer.write(data[start : start + _PIECE_BYTES])
             await self.writer.drain()
 
-    async def hear(self) -> Question:
+    async def receive(self) -> Question:
         (size,) = LENGTH.unpack(await self.reader.readexactly(LENGTH.size))
         question: Question = read_question(await self.reader.readexactly(size))
         return question
@@ -87,7 +87,7 @@ class _Line(msgspec.Struct):
 class WriteProcess:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._turns = Turns()
+        self._exclusive = Exclusive()
         self._line: _Line | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -110,7 +110,7 @@ class WriteProcess:
             call.user_agent,
             cluster.clock(),
         )
-        await self._turns.take(call.user.name)
+        await self._exclusive.take(call.user.name)
         try:
             if self._idle is not None:
                 self._idle.cancel()
@@ -135,7 +135,7 @@ class WriteProcess:
         finally:
             if self._line is not None:
                 self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
-            self._turns.leave()
+            self._exclusive.leave()
 
     async def _start(self) -> _Line:
         ours, theirs = socket.socketpair()
@@ -148,7 +148,7 @@ class WriteProcess:
         reader, writer = await asyncio.open_connection(sock=ours)
         self._line = line = _Line(process, reader, writer)
         self.started += 1
-        await line.tell(self._settings)
+        await line.send(self._settings)
         return line
 
     def _end_idle(self) -> None:
@@ -170,9 +170,9 @@ class WriteProcess:
 async def _handled(line: _Line, cluster: Cluster, call: ApiCall, task: Task) -> Answer:
     """Answer the process's questions until it has handled the request."""
     failure: StoreError | None = None
-    await line.tell(task)
+    await line.send(task)
     while True:
-        match await line.hear():
+        match await line.receive():
             case Answer() as answer:
                 call.warnings += answer.warnings
                 call.annotations |= answer.annotations
@@ -180,26 +180,26 @@ async def _handled(line: _Line, cluster: Cluster, call: ApiCall, task: Task) -> 
             case Refusal() as refusal:
                 call.warnings += refusal.warnings
                 call.annotations |= refusal.annotations
-                told = (refusal.code, refusal.reason, refusal.message, refusal.details, refusal.retry_after_s)
-                raise StatusError(*told)
+                parts = (refusal.code, refusal.reason, refusal.message, refusal.details, refusal.retry_after_s)
+                raise StatusError(*parts)
             case Stopped():
                 assert failure is not None
                 raise failure
             case Fault():
                 raise internal_error("the server failed to handle the request; its log has the reason")
             case Get(key):
-                await line.tell(Found([cluster.store.get(key)]))
+                await line.send(Found([cluster.store.get(key)]))
             case List(prefix):
                 version, records = cluster.store.list(prefix)
-                await line.tell(Listed(version, [*records]))
+                await line.send(Listed(version, [*records]))
             case Count(prefix):
-                await line.tell(Counted(cluster.store.count(prefix)))
+                await line.send(Counted(cluster.store.count(prefix)))
             case (Newest() | Commit()) as question:
                 try:
                     reply = await _changed(cluster.store, question)
                 except StoreError as error:
                     failure, reply = error, Stop()
-                await line.tell(reply)
+                await line.send(reply)
 
 
 async def _changed(store: Store, question: Newest | Commit) -> Found | Written | Stop:

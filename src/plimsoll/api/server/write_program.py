@@ -78,10 +78,10 @@ class Line:
         self._connection = connection
         self._reader = connection.makefile("rb")
 
-    def tell(self, message: Question) -> None:
+    def send(self, message: Question) -> None:
         self._connection.sendall(frame(message))
 
-    def hear(self) -> Reply:
+    def receive(self) -> Reply:
         head = self._reader.read(LENGTH.size)
         if len(head) < LENGTH.size:
             raise SystemExit(0)  # the server has ended
@@ -91,8 +91,8 @@ class Line:
         return reply
 
     def ask(self, question: Question) -> Reply:
-        self.tell(question)
-        return self.hear()
+        self.send(question)
+        return self.receive()
 
 
 class _Uncounted:
@@ -203,8 +203,8 @@ def _outcome(runner: asyncio.Runner, cluster: Cluster, task: Task) -> Question:
 
 
 def _refusal(call: ApiCall, error: StatusError) -> Refusal:
-    told = (error.code, error.reason, error.message, error.details, error.retry_after_s)
-    return Refusal(*told, call.warnings, call.annotations)
+    parts = (error.code, error.reason, error.message, error.details, error.retry_after_s)
+    return Refusal(*parts, call.warnings, call.annotations)
 
 
 def main(descriptor: int) -> NoReturn:
@@ -214,16 +214,16 @@ def main(descriptor: int) -> NoReturn:
     gc.freeze()
     gc.set_threshold(*_GARBAGE)
     line = Line(socket.socket(fileno=descriptor))
-    settings = line.hear()
+    settings = line.receive()
     assert isinstance(settings, Settings)
     now_s = 0.0
     cluster = _cluster(line, settings, lambda: now_s)
     with asyncio.Runner() as runner:
         while True:
-            task = line.hear()
+            task = line.receive()
             assert isinstance(task, Task)
             now_s = task.now_s
-            line.tell(_outcome(runner, cluster, task))
+            line.send(_outcome(runner, cluster, task))
             del task
 
 
