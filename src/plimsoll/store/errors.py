@@ -129,7 +129,5 @@ class TooLargeError(StoreError):
     """One object is larger than the log accepts."""
 
     size: int
-    template = (
-        "an object of {size} bytes is larger than etcd accepts (1.5 MiB by default): make it smaller, or start etcd "
-        "with a larger --max-request-bytes"
-    )
+    limit: str
+    template = "an object of {size} bytes is larger than {limit}"

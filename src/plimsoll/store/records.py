@@ -11,6 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
+MAX_OBJECT_BYTES = 1_572_864  # as etcd's --max-request-bytes; every reader of an object takes time and memory for it
+TOO_LARGE = f"the store accepts ({MAX_OBJECT_BYTES} bytes): make it smaller"
+_MARK_BYTES = 4096  # by which one that is larger may grow: from an earlier version, and now being deleted
+
 Kind = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -76,6 +80,11 @@ class StoreMetrics(msgspec.Struct):
     checkpoints: int = 0
     failed_checkpoints: int = 0
     waiting: int = 0  # changes decided and not yet durable
+
+
+def is_too_large(change: Change) -> bool:
+    before = 0 if change.before is None else len(change.before) + _MARK_BYTES
+    return change.kind != "DELETED" and len(change.body) > max(MAX_OBJECT_BYTES, before)
 
 
 def change_of(key: str, before: Record | None, version: int, decision: bytes | Delete) -> Change:

@@ -77,7 +77,15 @@ class ApiClient:
             else:
                 parts.append(message["body"])
 
-        await self.app(self._scope(method, path, content_type, accept, agent), self._receiver(body), send)
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": data, "more_body": False}
+
+        scope = self._scope(method, path, content_type, accept, agent)
+        if data:
+            scope["headers"].append((b"content-length", b"%d" % len(data)))
+        await self.app(scope, receive, send)
         said.body = b"".join(parts)
         return said
 
@@ -121,15 +129,6 @@ class ApiClient:
             "headers": headers,
             "client": ("127.0.0.1", 1),
         }
-
-    @staticmethod
-    def _receiver(body: Any) -> Any:
-        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-
-        async def receive() -> Message:
-            return {"type": "http.request", "body": data, "more_body": False}
-
-        return receive
 
 
 class Watched:

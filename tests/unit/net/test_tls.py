@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plimsoll.api.auth.ca import Authority
 from plimsoll.linux.files.state_dir import private_directory
+from plimsoll.net.tls import BUFFER_BYTES, use_small_buffers
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +51,33 @@ def test_servers_issue_no_session_tickets(version: ssl.TLSVersion, authority: Au
     found, session = _session(authority.server_context(), client)
     assert found == version.name.replace("_", ".")
     assert not session.has_ticket
+
+
+async def test_little_is_kept_of_what_no_one_reads(authority: Authority) -> None:
+    """It was 256 KiB of each connection."""
+    use_small_buffers()
+    paused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def pause(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        transport: Any = writer.transport
+        transport.pause_reading()
+        paused.set_result(transport)
+
+    server = await asyncio.start_server(pause, "127.0.0.1", 0, ssl=authority.server_context())
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+    async with server, asyncio.timeout(60):
+        _, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1], ssl=context)
+        transport = await paused
+        protocol, full = transport._ssl_protocol, asyncio.Event()
+        pause_socket = protocol._transport.pause_reading
+
+        def note() -> None:
+            pause_socket()
+            full.set()
+
+        protocol._transport.pause_reading = note
+        writer.write(b"x" * 4_000_000)
+        await full.wait()
+        assert 0 < protocol._get_read_buffer_size() <= 2 * BUFFER_BYTES
+        writer.transport.abort()
+        transport.abort()

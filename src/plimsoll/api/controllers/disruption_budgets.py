@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -9,9 +10,8 @@ import msgspec
 from plimsoll.api.controllers.controller import Controller, ControllerContext, NamespacePods, namespace_of, unhurried
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube.request import ResourcePath
-from plimsoll.rules.controllers.disruption_budgets import budget_status
-from plimsoll.rules.controllers.owner_references import controller_of
-from plimsoll.rules.controllers.pods import desired_replicas, is_active
+from plimsoll.rules.controllers.disruption_budgets import BudgetedPod, budget_status, budgeted_pod
+from plimsoll.rules.controllers.pods import desired_replicas
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.scheduling.selectors import selects
@@ -24,17 +24,17 @@ def controller(context: ControllerContext) -> Controller:
     def budgeted_namespace(key: str, body: bytes) -> Iterable[str]:
         return [namespace for namespace in namespace_of(key, body) if context.store.count(f"{PREFIX}{namespace}/")]
 
-    known = NamespacePods(context, _facts)  # of namespaces with budgets
+    known = NamespacePods(context, _read)  # of namespaces with budgets
 
     async def reconcile(namespace: str) -> float | None:
         budgets = [each async for each in context.each(f"{PREFIX}{namespace}/")]
         if not budgets:
             known.forget(namespace)
             return None
-        active = [pod async for pod in known.of(namespace) if is_active(pod)]
+        active = [pod async for pod in known.of(namespace) if pod.is_active]
         for document in budgets:
             selector = from_document(document, PodDisruptionBudget).spec.selector
-            pods = [pod async for pod in unhurried(active) if selects(selector, pod["metadata"].get("labels"))]
+            pods = [pod async for pod in unhurried(active) if selects(selector, pod.labels)]
             status = budget_status(document, pods, await _expected(context, namespace, pods))
             before = document.get("status") or {}
             if any(before.get(name) != value for name, value in status.items()):
@@ -45,25 +45,20 @@ def controller(context: ControllerContext) -> Controller:
     return Controller("disruption-budgets", context.store, sources, reconcile)
 
 
-def _facts(body: bytes) -> JsonObject:
-    """What the rules of budgets read of a pod."""
-    pod = msgspec.json.decode(body)
-    return {part: {name: value for name, value in (pod.get(part) or {}).items() if name in _READ} for part in _PARTS}
+def _read(body: bytes) -> BudgetedPod:
+    return budgeted_pod(msgspec.json.decode(body))
 
 
-_PARTS, _READ = (
-    ("metadata", "status"),
-    frozenset({"labels", "ownerReferences", "deletionTimestamp", "phase", "conditions"}),
-)
 _SCALED = ("apps/replicasets", "apps/statefulsets", "/replicationcontrollers")
 
 
-async def _expected(context: ControllerContext, namespace: str, pods: list[JsonObject]) -> int:
+async def _expected(context: ControllerContext, namespace: str, pods: list[BudgetedPod]) -> int:
     """The desired replicas of the pods' controllers, and one for each pod without one that has replicas.
 
     The pods of a deployment's ReplicaSets are as many as the deployment says, also while it rolls out.
     """
-    owners = {uid for pod in pods if (uid := controller_of(pod))}
+    controllers = Counter([pod.controller for pod in pods])
+    owners = controllers.keys() - {""}
     scaled: dict[str, JsonObject] = {}
     known: set[str] = set()
     for prefix in _SCALED if owners else ():
@@ -72,7 +67,9 @@ async def _expected(context: ControllerContext, namespace: str, pods: list[JsonO
                 known.add(each["metadata"]["uid"])
                 top = _deployment(context, namespace, each) or each
                 scaled[top["metadata"]["uid"]] = top
-    return sum(map(desired_replicas, scaled.values())) + sum(controller_of(pod) not in known for pod in pods)
+    return sum(map(desired_replicas, scaled.values())) + sum(
+        count for uid, count in controllers.items() if uid not in known
+    )
 
 
 def _deployment(context: ControllerContext, namespace: str, replica_set: JsonObject) -> JsonObject | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 
 import msgspec
 
@@ -14,6 +15,7 @@ from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.exchange import Exchange
 from plimsoll.api.machinery.negotiate import DISCOVERY, JSON, wants_discovery
 from plimsoll.api.machinery.request_info import Query, check_timeout_text
+from plimsoll.api.machinery.rounds import Worker
 from plimsoll.api.machinery.status import method_not_allowed, not_acceptable
 from plimsoll.codec.openapi import v2 as openapi_v2
 from plimsoll.codec.openapi.custom import custom_documents
@@ -58,6 +60,7 @@ def health(path: str, faults: Mapping[str, str], *, verbose: bool) -> tuple[int,
 
 TEXT = "text/plain; charset=utf-8"
 OPENAPI, OPENAPI_V2 = "/openapi/v3", "/openapi/v2"
+_MADE_LATE = "/openapi/"  # what is below takes up to 0.1 s when it is first requested
 
 
 class StaticPage(msgspec.Struct, frozen=True):
@@ -76,6 +79,7 @@ class StaticPages:
         self.address = "127.0.0.1:6443"
         self._catalog = BUILT_IN
         self._custom: dict[str, bytes] = {}  # OpenAPI documents of custom kinds
+        self._older = _OlderOpenApi(self._custom)
         self._discovery = discovery(self.address)
         self.added: dict[str, Callable[[], StaticPage]] = {}
         self.health = HealthMeters(time.time())
@@ -89,12 +93,20 @@ class StaticPages:
         """The custom kinds have changed."""
         self._catalog = catalog
         self._custom = custom_documents([each.custom.kind for each in catalog.custom if each.custom is not None])
+        self._older = _OlderOpenApi(self._custom)
         self._discovery = discovery(self.address, self._absent, catalog)
 
     def leave_out(self, *subresources: str) -> None:
         """Omit subresources that a feature gate disables, such as `pods/resize`."""
         self._absent = frozenset(subresources)
         self._discovery = discovery(self.address, self._absent, self._catalog)
+
+    async def found(
+        self, request: Exchange, path: str, query: Query, faults: Callable[[], Mapping[str, str]], worker: Worker
+    ) -> StaticPage | None:
+        """As `find`, in the worker where it takes long."""
+        find = partial(self.find, request.scope["method"], path, query, request.header(b"accept"), faults)
+        return await worker.run(request.user.name, find) if path.startswith(_MADE_LATE) else find()
 
     def find(
         self, method: str, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]
@@ -124,7 +136,7 @@ class StaticPages:
         if path.startswith(HEALTH_PATHS):
             return self._single_check(path, faults())
         if path == OPENAPI_V2:
-            return _older_openapi(accept, self._custom)
+            return _older_openapi(accept, self._older)
         if path == OPENAPI:
             return StaticPage(200, openapi_index(self._custom), headers=((b"vary", b"Accept"),))
         if path.startswith(f"{OPENAPI}/"):
@@ -156,15 +168,23 @@ def _openapi(path: str, custom: Mapping[str, bytes]) -> StaticPage | None:
     )
 
 
-def _older_openapi(accept: str, custom: Mapping[str, bytes]) -> StaticPage:
+class _OlderOpenApi:
+    """The documents of version 2, made when they are first requested."""
+
+    def __init__(self, custom: Mapping[str, bytes]) -> None:
+        self.protobuf = cache(partial(openapi_v2.openapi_v2, custom))
+        self.json = cache(partial(openapi_v2_json, custom))
+
+
+def _older_openapi(accept: str, documents: _OlderOpenApi) -> StaticPage:
     """As protobuf, which kubectl requests, or as JSON; the first kind that the client names and this server has."""
     kinds = [clause.partition(";")[0].strip() for clause in (accept or JSON).split(",")]
     for kind in kinds:
         if kind == openapi_v2.MEDIA_TYPE:
-            body = openapi_v2.openapi_v2(custom)
+            body = documents.protobuf()
             return StaticPage(200, body, openapi_v2.CONTENT_TYPE, document_hash(body), ((b"vary", b"Accept"),))
         if kind in (JSON, "application/*", "*/*"):
-            body = openapi_v2_json(custom)
+            body = documents.json()
             return StaticPage(200, body, JSON, document_hash(body), ((b"vary", b"Accept"),))
     raise not_acceptable(f"only the following media types are accepted: {JSON}, {openapi_v2.MEDIA_TYPE}")
 

@@ -28,8 +28,8 @@ from plimsoll.api.machinery.metadata import (
     body_of,
     check_place,
     created_metadata,
+    dry_run_body,
     object_errors,
-    unstamped_body,
 )
 from plimsoll.api.machinery.namespace_contents import namespace_contents
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
@@ -300,6 +300,6 @@ async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: J
 
     written = await cluster.store.change_many(keys, decide)
     if options.dry_run:
-        return unstamped_body(new)
+        return dry_run_body(new)
     assert written[0] is not None
     return written[0].body

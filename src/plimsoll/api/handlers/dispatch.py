@@ -15,6 +15,7 @@ from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.kinds import RESOURCES
 from plimsoll.api.machinery.negotiate import MediaType
+from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.status import StatusError, no_such_resource
 
 Handler = Callable[[Cluster, ApiCall], Awaitable[Response]]
@@ -62,6 +63,14 @@ async def handle(cluster: Cluster, call: ApiCall, form: MediaType, added: dict[R
     if info.verb == "list":
         return await list_objects(cluster, call, form)
     return await _PLAIN[info.verb](cluster, call)
+
+
+def is_plain_write(info: RequestInfo, added: dict[Route, Handler]) -> bool:
+    """Whether it changes one stored object of a built-in kind, in no way of its own."""
+    route = (info.resource.group, info.resource.plural, info.subresource, info.verb)
+    is_object = bool(info.resource.storage) and info.resource.custom is None and info.subresource in _OF_THE_OBJECT
+    is_special = route in _SPECIAL or route in added
+    return is_object and not is_special and info.verb in ("create", "update", "patch", "delete")
 
 
 def _not_served(route: Route) -> StatusError:

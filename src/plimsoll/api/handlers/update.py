@@ -42,6 +42,7 @@ from plimsoll.api.machinery.metadata import (
     body_of,
     check_place,
     check_preconditions,
+    dry_run_body,
     object_errors,
     unstamped_body,
     update_errors,
@@ -153,7 +154,7 @@ async def write(
         elif keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
             charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)
         if options.dry_run:
-            bodies.append(unstamped_body(new))
+            bodies.append(dry_run_body(new))
             return nothing
         if _is_finished(resource, new):
             # The response has the object without its last finalizer; the event has it as it was stored (05 B6).

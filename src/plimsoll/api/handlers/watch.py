@@ -13,8 +13,6 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 
-import msgspec
-
 from plimsoll.api.handlers.list import DIVIDED_BY, candidates, parse_version
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, prefix
@@ -25,6 +23,7 @@ from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.request_info import ListOptions, list_options
 from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.selectors import Selectable, Selection, field_text, selectable
+from plimsoll.api.machinery.shared_lines import shared_with
 from plimsoll.api.machinery.status import StatusError, expired, internal
 from plimsoll.api.tables.views import Viewer, bookmark, whole
 from plimsoll.store.errors import ExpiredError
@@ -35,23 +34,6 @@ BOOKMARK_EVERY_S = 60.0
 LAST_BOOKMARK_S = 2.0  # before the end
 SHORTEST_S, LONGEST_S = 1800, 3600  # of a watch that names no timeout
 _PIECE_BYTES = 32 * 1024
-
-
-class _Shared(msgspec.Struct):
-    """What has been computed from one change, for all watchers."""
-
-    before: Selectable | None = None
-    after: Selectable | None = None
-    lines: dict[
-        tuple[str, str, bool], bytes
-    ] = {}  # by group and version, kind of event, and whether framed for a `Wire`
-
-
-def _shared(change: Change) -> _Shared:
-    shared = change.shared
-    if not isinstance(shared, _Shared):
-        shared = change.shared = _Shared()
-    return shared
 
 
 class WatchStream:
@@ -74,8 +56,10 @@ class WatchStream:
         self._chosen = call.selection
         self._prefix = prefix(info.resource, info.namespace)
         self._viewer: Viewer | None = None
+        include = info.option("includeObject")
         if form.view:
-            self._viewer = Viewer(info.resource, form, info.option("includeObject"), cluster.profile.name)
+            self._viewer = Viewer(info.resource, form, include, cluster.profile.name)
+        self._form = (info.resource.group_version, form.view, form.view_version, include)
         self._has_columns = False  # a Table's columns are sent once
         try:
             self._after = parse_version(self._options.resource_version or "0")
@@ -149,7 +133,7 @@ class WatchStream:
             yield self._bookmark(None, ends_initial=True)
 
     def _added(self, record: Record) -> bytes:
-        return self._line("ADDED", self._object(record.body))
+        return self._line("ADDED", self._object(record.body, columns=self._columns_due()))
 
     def _bookmark(self, watch: Watch | None, *, ends_initial: bool) -> bytes:
         version = self._after if watch is None else watch.version
@@ -177,22 +161,20 @@ class WatchStream:
             kind = event_kind(change, self._chosen)
             if not kind:
                 continue
-            if self._viewer is not None:
-                line = self._line(kind, self._object(_shown(change, kind)))
-                yield framed(line) if is_framed else line
-                continue
-            lines = _shared(change).lines
-            where = (self._resource.group_version, kind, is_framed)
-            encoded = lines.get(where)
+            shared = shared_with(change)
+            columns = self._viewer is not None and self._columns_due()
+            where = (kind, is_framed, columns, self._form)
+            encoded = shared.lines.get(where)
             if encoded is None:
-                line = self._line(kind, self._object(_shown(change, kind)))
-                encoded = lines[where] = framed(line) if is_framed else line
+                line = self._line(kind, self._object(_shown(change, kind), columns=columns))
+                encoded = framed(line) if is_framed else line
+                self._cluster.shared_lines.keep(shared, where, encoded)
             yield encoded
 
-    def _object(self, body: bytes) -> bytes:
+    def _object(self, body: bytes, *, columns: bool) -> bytes:
         if self._viewer is None:
             return whole(self._resource, body)
-        return self._viewer.one(body, self._cluster.clock(), columns=self._columns_due())
+        return self._viewer.one(body, self._cluster.clock(), columns=columns)
 
     def _columns_due(self) -> bool:
         due, self._has_columns = not self._has_columns, True
@@ -247,7 +229,7 @@ def _values_of(storage: str, field: str, change: Change) -> set[str]:
 
 def _states(change: Change, storage: str) -> tuple[Selectable | None, Selectable | None]:
     """Before and after; a deleted object has no state after."""
-    shared = _shared(change)
+    shared = shared_with(change)
     if change.before is not None and shared.before is None:
         shared.before = selectable(storage, change.before)
     if change.kind != "DELETED" and shared.after is None:

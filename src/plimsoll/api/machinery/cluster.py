@@ -20,6 +20,7 @@ from plimsoll.api.machinery.node_graph import NodeGraph
 from plimsoll.api.machinery.role_index import RoleIndex
 from plimsoll.api.machinery.rounds import Worker
 from plimsoll.api.machinery.service_addresses import ServiceAddresses
+from plimsoll.api.machinery.shared_lines import SharedLines
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
@@ -103,6 +104,7 @@ class Cluster:
         self.gates = resolved_gates(feature_gates, profile)
         self.worker = Worker("large-documents")
         self.expressions = Worker("expressions")  # that take long: of policies, webhooks, custom kinds
+        self.shared_lines = SharedLines()
         self._random = b""
 
     def now(self) -> str:

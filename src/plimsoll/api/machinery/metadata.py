@@ -10,6 +10,8 @@ from plimsoll.rules.admission.metadata import metadata_errors, metadata_update_e
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import qualified_name_problems
 from plimsoll.rules.model.objects import Metadata
+from plimsoll.store.errors import TooLargeError
+from plimsoll.store.records import MAX_OBJECT_BYTES, TOO_LARGE
 
 _TIMES = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 # As Go prints them.
@@ -45,6 +47,14 @@ def unstamped_body(document: JsonObject) -> bytes:
     version = document["metadata"].get("resourceVersion")
     body = body_of(document, int(version) if version else 0)
     return body if version else body.replace(b'"resourceVersion":"0",', b"", 1)
+
+
+def dry_run_body(document: JsonObject) -> bytes:
+    """As it would be stored. Raises TooLargeError."""
+    body = unstamped_body(document)
+    if len(body) > MAX_OBJECT_BYTES:
+        raise TooLargeError(len(body), TOO_LARGE)
+    return body
 
 
 def created_metadata(sent: JsonObject, namespace: str, name: str, uid: str, now: str) -> JsonObject:

@@ -93,40 +93,61 @@ class _SwitchInterval:
 _interval = _SwitchInterval()
 
 
+class Exclusive:
+    """One piece of work at a time; of those that wait, users alternate."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by user; the first is next
+        self.is_taken = False
+
+    async def take(self, user: str) -> None:
+        if not self.is_taken:
+            self.is_taken = True
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(user, deque()).append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        while (place := _next_place(self._waiting)) is not None:
+            if not place.done():
+                place.set_result(None)  # it is next
+                return
+        self.is_taken = False
+
+
 class Worker:
     """One thread for work that cannot be cut into pieces, such as parsing large documents; users alternate."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, name)  # starts with its first work
-        self._rounds: dict[str, deque[asyncio.Future[None]]] = {}  # of those that wait; the first user is next
-        self._is_busy = False
+        self._exclusive = Exclusive()
         self.is_closed = False  # read by work that takes long
 
     async def run(self, user: str, work: Callable[[], _Result]) -> _Result:
-        loop = asyncio.get_running_loop()
-        if self._is_busy:
-            place: asyncio.Future[None] = loop.create_future()
-            self._rounds.setdefault(user, deque()).append(place)
-            try:
-                await place
-            except asyncio.CancelledError:
-                if place.done() and not place.cancelled():
-                    self._leave()
-                raise
-        else:
-            self._is_busy = True
+        if not self._exclusive.is_taken:
             _interval.shorten()
-        running = loop.run_in_executor(self._thread, work)
+        try:
+            await self._exclusive.take(user)
+        except asyncio.CancelledError:
+            self._restore()
+            raise
+        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
         running.add_done_callback(lambda _: self._leave())
         return await asyncio.shield(running)
 
     def _leave(self) -> None:
-        while (place := _next_place(self._rounds)) is not None:
-            if not place.done():
-                place.set_result(None)  # the worker is its own now
-                return
-        self._is_busy = False
-        _interval.restore()
+        self._exclusive.leave()
+        self._restore()
+
+    def _restore(self) -> None:
+        if not self._exclusive.is_taken:
+            _interval.restore()
 
     def close(self) -> None:
         self.is_closed = True

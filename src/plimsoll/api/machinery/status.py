@@ -130,6 +130,11 @@ def too_many_values(limit: int) -> StatusError:
     )
 
 
+def too_large_document() -> StatusError:
+    message = "Request entity too large: the object needs more memory than one request may use"
+    return StatusError(413, "RequestEntityTooLarge", message, {})
+
+
 def slow_body(seconds: float) -> StatusError:
     return StatusError(408, "Timeout", f"the body of the request was not complete after {seconds:g} s", {})
 

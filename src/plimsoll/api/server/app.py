@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from plimsoll.api.admission.hooks import check_connect
 from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPages, send_page
-from plimsoll.api.handlers.dispatch import Handler, Route
+from plimsoll.api.handlers.dispatch import Handler, Route, handle
 from plimsoll.api.handlers.list import make_consistent
 from plimsoll.api.handlers.patch import growth_bytes
 from plimsoll.api.handlers.watch import WatchStream, divide_watches
@@ -45,11 +46,13 @@ from plimsoll.api.machinery.status import (
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, INDEX_HOOKS, bootstrap
-from plimsoll.api.server.costs import is_long_write, objects_read
+from plimsoll.api.server.costs import is_long_write, leaves, objects_read, watch_cost
 from plimsoll.api.server.fairness import LONG_OBJECTS, NO_SEAT, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.health import Health
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.shared_store import became_newer, handled, refusal_by_store
+from plimsoll.api.server.write_messages import Settings
+from plimsoll.api.server.write_process import WriteProcess
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
@@ -107,6 +110,8 @@ class App:
         self.cluster: Cluster
         self.rounds = Rounds()
         self.fairness = Fairness(options.limits, self.meter, self.rounds, time.monotonic)
+        rules = options.profile.name, options.gates, options.limits, options.service_ranges
+        self.write_process = WriteProcess(Settings(*rules, options.root_ca, options.pod_security))
         self.start_hooks: dict[str, str] = {}  # what starts with the server, by name: its fault, empty if it is done
         self._health = Health()
         self._is_open = False
@@ -157,6 +162,7 @@ class App:
                 finally:
                     self._is_open = False
         finally:
+            await self.write_process.close()
             self.cluster.worker.close()
             self.cluster.expressions.close()
             await store.close()
@@ -181,8 +187,7 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        meter = self.meter
-        meter.in_flight += 1
+        self.meter.in_flight += 1
         request = Exchange(scope, receive, send)
         try:
             await self._answer(request)
@@ -198,12 +203,12 @@ class App:
             refusal = refusal_by_store(error)
             await request.respond(refusal.code, refusal.body(), [*_JSON_HEADERS, *refusal.headers()])
         except Exception:  # a defect in one handler: the client still gets an answer
-            meter.faults += 1
+            self.meter.faults += 1
             log.exception("%s %s failed", scope["method"], scope["path"])
             refusal = internal_error("the server failed to handle the request; its log has the reason")
             await request.respond(refusal.code, refusal.body(), _JSON_HEADERS)
         finally:
-            meter.in_flight -= 1
+            self.meter.in_flight -= 1
             self._note(request, time.perf_counter() - began)
 
     async def _answer(self, request: Exchange) -> None:
@@ -215,7 +220,7 @@ class App:
             await self._count(request)
             await mount(self, request)
             return
-        page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
+        page = await self.pages.found(request, path, query, self.faults, self.cluster.worker)
         if page is not None:
             await self._count(request)
             if not may_read_path(user, path, self.cluster):
@@ -258,7 +263,7 @@ class App:
         is_list, has_views = info.verb in COLLECTION_VERBS, info.resource.verbs != ("create",)
         form = accepted_form(request.header(b"accept"), is_list=is_list, has_views=has_views)
         if info.verb == "watch":
-            async with self.fairness.watch(user):
+            async with self.fairness.watch(user, watch_cost(call.selection)):
                 seat = await self.fairness.take_seat(user, objects_read(self.cluster, info))
                 try:
                     if not info.option("resourceVersion"):
@@ -281,7 +286,10 @@ class App:
                 call.body = await request.body(limit_bytes)
                 if seat is NO_SEAT and growth_bytes(call):
                     seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1, size)
-            answer = await handled(self.cluster, call, form, self.options.handlers)
+            handler = partial(handle, self.cluster, call, form, self.options.handlers)
+            if seat is not NO_SEAT and leaves(self.cluster, call, self.options.handlers):
+                handler = partial(self.write_process.handle, self.cluster, call, scope)
+            answer = await handled(self.cluster, call, handler)
             if len(answer.body) > PIECE_BYTES:
                 seat.leave()
                 seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1)
@@ -359,8 +367,9 @@ class App:
             if serve is None:
                 raise no_such_resource()
             await check_connect(self.cluster, call)
-            request.code = 101
-            await serve(self, call, scope, receive, send)
+            async with self.fairness.watch(request.user):
+                request.code = 101
+                await serve(self, call, scope, receive, send)
         except StatusError as error:
             await self._count(request)
             request.code = error.code

@@ -112,7 +112,7 @@ class HttpConnection(HttpToolsProtocol):
     _unread_timer: asyncio.TimerHandle | None = None
 
     _head_bytes = _spilled_bytes = 0
-    _head_open = _body_open = _is_surplus = False
+    _head_open = _body_open = _is_surplus = _is_upgraded = False
     _head_timer: asyncio.TimerHandle | None = None
     _idle_timer: asyncio.TimerHandle | None = None
     _idle_since = 0.0
@@ -153,6 +153,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def parse(self, data: bytes) -> None:
         if self.parser is None:  # the connection has ended meanwhile
+            return
+        if self._is_upgraded or self.transport.is_closing():  # what follows too early is lost
             return
         super().data_received(data)
         if self._head_open:
@@ -252,7 +254,12 @@ class HttpConnection(HttpToolsProtocol):
             self.peers.disown(self._owner)
             self._owner = ""
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """To another protocol than WebSocket."""
+        self._is_upgraded = True
+
     def handle_websocket_upgrade(self) -> None:
+        self._is_upgraded = True
         self._forget()
         super().handle_websocket_upgrade()
 

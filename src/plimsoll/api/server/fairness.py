@@ -8,7 +8,7 @@ only a rate, which is high. Everyone else, and all without credentials together,
 - in seats: a few long requests (lists, watches that begin with a list, large bodies, writes of large objects) at a
   time; more wait, in the order of arrival, up to a number and a time. A body is read when its request has a seat, so
   few are in memory; those of all limited users together have a limit;
-- in watches and connections.
+- in watches, of which one with a long selector counts as several, and connections.
 """
 
 from __future__ import annotations
@@ -158,19 +158,21 @@ class Fairness:
     # --- watches ---
 
     @asynccontextmanager
-    async def watch(self, user: User) -> AsyncIterator[None]:
-        """Around a watch. Raises 429."""
+    async def watch(self, user: User, cost: int = 1) -> AsyncIterator[None]:
+        """Around a watch, or a WebSocket. Raises 429."""
         limits, exempt = self._limits, is_exempt(user)
         flow = self._flow(user.name, exempt)
-        if not exempt and flow.watches >= limits.user_watches:
-            await self._refuse(user, f"{limits.user_watches} watches of this user are open, which is the limit", 5)
+        cost = min(cost, limits.user_watches)
+        if not exempt and flow.watches + cost > limits.user_watches:
+            what = "watches and WebSockets of this user are open, which is the limit (long selectors count as several)"
+            await self._refuse(user, f"{limits.user_watches} {what}", 5)
         if self._meter.all_watchers >= limits.watchers:
             await self._refuse(user, f"{limits.watchers} watches are open, which is the limit", 5)
-        flow.watches += 1
+        flow.watches += cost
         try:
             yield
         finally:
-            flow.watches -= 1
+            flow.watches -= cost
 
 
 class Seat:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from plimsoll.api.handlers.dispatch import Handler, Route, handle
+from collections.abc import Awaitable, Callable
+
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster
-from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.status import StatusError, timed_out, unavailable
 from plimsoll.store.errors import OutcomeUnknownError, StoreError, TooLargeError
 
 _BY_OBJECTS = (403, 404, 409, 422)  # refusals that depend on other objects, such as a namespace
 
 
-async def handled(cluster: Cluster, call: ApiCall, form: MediaType, handlers: dict[Route, Handler]) -> Response:
+async def handled(cluster: Cluster, call: ApiCall, handle: Callable[[], Awaitable[Response]]) -> Response:
     """A refusal because of objects that another server has changed meanwhile is none: it is tried with newer ones."""
     if not cluster.store.is_shared:
-        return await handle(cluster, call, form, handlers)
+        return await handle()
     before = cluster.store.version
     try:
-        return await handle(cluster, call, form, handlers)
+        return await handle()
     except StatusError as error:
         if error.code not in _BY_OBJECTS or not await cluster.store.fresh() or cluster.store.version == before:
             raise
     call.warnings.clear()
-    return await handle(cluster, call, form, handlers)
+    return await handle()
 
 
 async def became_newer(cluster: Cluster) -> bool:

@@ -8,7 +8,7 @@ never dropped. What a Struct refuses (unknown fields, nulls, unusual times, wron
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -73,9 +73,31 @@ def _struct_type(struct_type: StructType) -> type[msgspec.Struct]:
         (f"f{index}", *_member(field))  # JSON names such as `default` or `Port` cannot be used in Python
         for index, field in enumerate(struct_type.fields.values())
     ]
+    emptied = [
+        f"f{index}"
+        for index, field in enumerate(struct_type.fields.values())
+        if field.always and field.type.form in ("list", "map")
+    ]
     return msgspec.defstruct(
-        struct_type.go_struct, fields, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+        struct_type.go_struct,
+        fields,
+        namespace={"__post_init__": _without_empty(emptied)} if emptied else None,
+        kw_only=True,
+        omit_defaults=True,
+        forbid_unknown_fields=True,
+        gc=False,
     )
+
+
+def _without_empty(names: Sequence[str]) -> Callable[[msgspec.Struct], None]:
+    """Kubernetes stores protobuf, which has no empty lists and maps: those that are always printed become null."""
+
+    def without_empty(value: msgspec.Struct) -> None:
+        for name in names:
+            if not getattr(value, name):
+                setattr(value, name, None)
+
+    return without_empty
 
 
 def _member(field: Field) -> tuple[Any, Any]:

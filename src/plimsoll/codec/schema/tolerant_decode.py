@@ -209,6 +209,8 @@ def _printed(fields: dict[str, Field], found: JsonObject) -> JsonObject:
         elif value in _ZERO_TIMES and field.type.form in ("Time", "MicroTime"):
             if field.always:
                 printed[name] = None
+        elif field.always and field.type.form in ("list", "map") and not value:
+            printed[name] = None  # Kubernetes stores protobuf, which has no empty lists and maps
         elif field.always or field.pointer or field.type.form in _KEPT or value not in _ZEROS:
             printed[name] = value
     return printed

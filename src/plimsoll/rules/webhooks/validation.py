@@ -15,10 +15,9 @@ MAX_CONDITIONS = 64
 
 
 def defaulted_webhooks(configuration: JsonObject, *, is_mutating: bool) -> JsonObject:
-    return {
-        **configuration,
-        "webhooks": [_defaulted(each, is_mutating=is_mutating) for each in configuration.get("webhooks") or []],
-    }
+    webhooks = [_defaulted(each, is_mutating=is_mutating) for each in configuration.get("webhooks") or []]
+    rest = {name: value for name, value in configuration.items() if name != "webhooks"}
+    return {**rest, "webhooks": webhooks} if webhooks else rest
 
 
 def _defaulted(webhook: JsonObject, *, is_mutating: bool) -> JsonObject:

@@ -193,7 +193,8 @@ def refusal_of(error: GrpcError, endpoint: str, location: Location, size: int = 
         )
         return WriteFailedError(endpoint, reason, lasting=False)
     if "request is too large" in text:
-        return TooLargeError(size)
+        limit = "etcd accepts (1.5 MiB by default): make it smaller, or start etcd with a larger --max-request-bytes"
+        return TooLargeError(size, limit)
     if "user name is empty" in text:
         return LogRefusedError(
             endpoint, "it requires a user", "Add user=NAME and password-file=FILE to --store, or cert=FILE and key=FILE"

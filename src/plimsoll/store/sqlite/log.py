@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from plimsoll.store.cache import WatchCache
-from plimsoll.store.errors import StoreClosedError
+from plimsoll.store.errors import StoreClosedError, TooLargeError
 from plimsoll.store.fence import Fence
 from plimsoll.store.log import DecideMany
-from plimsoll.store.records import Change, Record, change_of
+from plimsoll.store.records import TOO_LARGE, Change, Record, change_of, is_too_large
 from plimsoll.store.sealing import Sealing
 from plimsoll.store.sqlite.disk import RESERVE, Batch, Contents, Disk
 from plimsoll.store.sqlite.files import lock, make_directory
@@ -89,6 +89,9 @@ class SqliteLog:
             if unsure:
                 await self._writer.durable([])
             return current
+        for change in changes:
+            if is_too_large(change):
+                raise TooLargeError(len(change.body), TOO_LARGE)
         made = {change.key: change for change in changes}
         if len(made) != len(changes):
             raise ValueError(f"duplicate key: {keys}")

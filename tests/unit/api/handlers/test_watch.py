@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api.handlers import watch as watch_handler
+from plimsoll.api.machinery.shared_lines import SharedLines
 from plimsoll.store.records import History
 from plimsoll.store.store import Store
 from tests.unit.api.api_client import MERGE, PODS, TABLE, ApiClient, api, pod
@@ -198,6 +199,41 @@ async def test_a_change_is_encoded_once_for_all_watchers(tmp_path: Path) -> None
             assert await one.events(1) == await other.events(1)
         (change,) = ask.app.cluster.store._feeds.of("/pods/").changes
         assert len(change.shared.lines) == 1
+
+
+async def test_a_table_is_made_once_for_all_watchers(tmp_path: Path) -> None:
+    """Of a change of a large object: for 250 watchers it was decoded 250 times."""
+    async with api(tmp_path) as ask:
+        await make(ask, "a")
+        path = f"{CONFIG_MAPS}?watch=1"
+        async with (
+            ask.watching(path, accept=TABLE) as one,
+            ask.watching(path, accept=TABLE) as other,
+            ask.watching(f"{path}&includeObject=None", accept=TABLE) as bare,
+        ):
+            assert await one.events(1) == await other.events(1)
+            await bare.events(1)
+            await ask.ok("PATCH", f"{CONFIG_MAPS}/a", {"data": {"x": "1"}}, MERGE)
+            assert await one.events(1) == await other.events(1)
+            assert (await bare.event())["object"]["rows"][0]["object"] is None
+        change = ask.app.cluster.store._feeds.of("/configmaps/").changes[-1]
+        assert len(change.shared.lines) == 2
+
+
+async def test_lines_for_other_watchers_take_bounded_memory(tmp_path: Path) -> None:
+    """Hundreds of large objects were kept, each once or more."""
+    async with api(tmp_path) as ask:
+        cluster = ask.app.cluster
+        cluster.shared_lines = SharedLines(100_000)
+        await make(ask, "a")
+        async with ask.watching(f"{CONFIG_MAPS}?watch=1&resourceVersion={cluster.store.version}") as watch:
+            for number in range(10):
+                await ask.ok("PATCH", f"{CONFIG_MAPS}/a", {"data": {"x": f"{number}" * 30_000}}, MERGE)
+                await watch.event()
+        changes = cluster.store._feeds.of("/configmaps/").changes
+        kept = [sum(map(len, change.shared.lines.values())) for change in changes if change.shared is not None]
+        assert 30_000 < sum(kept) <= 100_000
+        assert kept[-1] > 30_000
 
 
 async def test_watchers_are_counted_and_removed(tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ from collections.abc import Awaitable
 import pytest
 
 from plimsoll.api.machinery.cluster import Limits
+from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.metrics import RequestMetrics
 from plimsoll.api.machinery.rounds import Rounds
+from plimsoll.api.machinery.selectors import Selection, selection
 from plimsoll.api.machinery.status import StatusError
 from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, NODES, VIEWERS, User
+from plimsoll.api.server.costs import watch_cost
 from plimsoll.api.server.fairness import COST, LONG_OBJECTS, PAUSE_S, SEAT_WAIT_S, Fairness
 from tests.virtual_time import run_in_virtual_time
 
@@ -142,6 +145,24 @@ def test_watches_of_one_user() -> None:
             async with limits.watch(BOB), limits.watch(NODE), limits.watch(NODE):
                 pass
         async with limits.watch(EVE):
+            pass
+
+    run_in_virtual_time(run())
+
+
+def test_a_watch_with_a_long_selector_counts_as_several() -> None:
+    """Each change costs the time that its selector takes."""
+    long, short = (selection(stored_resource("pods"), ",".join(["a!=x"] * count), "") for count in (500, 5))
+    one_set = selection(stored_resource("pods"), f"a in ({','.join(f'v{n}' for n in range(500))})", "")
+    assert [watch_cost(each) for each in (Selection("pods"), short, long, one_set)] == [1, 1, 21, 11]
+
+    async def run() -> None:
+        limits = fairness(user_watches=30)
+        async with limits.watch(EVE, watch_cost(long)):
+            assert await refused_after_s(limits.watch(EVE, watch_cost(long)).__aenter__()) == pytest.approx(PAUSE_S)
+            async with limits.watch(EVE), limits.watch(BOB, 1_000):
+                pass
+        async with limits.watch(EVE, watch_cost(long)):
             pass
 
     run_in_virtual_time(run())

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from plimsoll.api.server import inbox as inbox_module
-from plimsoll.api.server.inbox import Inbox
+from plimsoll.api.server.inbox import PIECE_BYTES, Inbox
 
 
 class Played:
@@ -61,3 +61,22 @@ async def test_one_client_is_parsed_at_once(monkeypatch: pytest.MonkeyPatch) -> 
         assert world.parsed[-1][1] == b"%d" % number
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+
+
+async def test_a_lot_from_one_connection_is_parsed_in_pieces_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of one byte: 32 KiB of them took 15 ms of one round."""
+    world, inbox = World(monkeypatch), Inbox()
+    flooding, other = Played("eve", world), Played("bob", world)
+    text = b"".join(b"%06d" % number for number in range(6_000))
+    inbox.receive(flooding, text)
+    assert [len(data) for _, data in world.parsed] == [PIECE_BYTES], "a piece of a millisecond, and this round is over"
+    assert flooding.is_paused
+    inbox.receive(other, b"mine")
+    inbox.receive(flooding, b"end")  # the transport had read it already
+    for _ in range(20):
+        before = len(world.parsed)
+        await asyncio.sleep(0)
+        assert len(world.parsed) <= before + 1
+    assert world.parsed.index(("bob", b"mine")) < 4
+    assert b"".join(data for name, data in world.parsed if name == "eve") == text + b"end"
+    assert not flooding.is_paused

@@ -142,9 +142,9 @@ FORMS = [
      {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1", "memory": "500m"}, "requests": {"cpu": "1", "x.io/y": "0"}}}]}),
     ("null map values", pod(metadata='{"annotations":{"b":null,"a":"1"}}'), {"annotations": {"a": "1", "b": ""}}),
     ("null lists and objects", pod('{"tolerations":null,"affinity":null,"containers":[null]}'), {"containers": [{"name": "", "resources": {}}]}),
-    ("zeros go", pod('{"hostNetwork":false,"nodeName":"","tolerations":[],"nodeSelector":{},"containers":[]}'), {"containers": []}),
+    ("zeros go", pod('{"hostNetwork":false,"nodeName":"","tolerations":[],"nodeSelector":{},"containers":[]}'), {"containers": None}),
     ("pointers stay", pod('{"containers":[],"priority":0,"hostUsers":false,"securityContext":{}}'),
-     {"containers": [], "securityContext": {}, "priority": 0, "hostUsers": False}),
+     {"containers": None, "securityContext": {}, "priority": 0, "hostUsers": False}),
     ("Go's order", pod('{"nodeName":"n","containers":[{"image":"i","name":"c"}],"volumes":[{"emptyDir":{},"name":"v"}]}'),
      {"volumes": [{"name": "v", "emptyDir": {}}], "containers": [{"name": "c", "image": "i", "resources": {}}], "nodeName": "n"}),
     ("times", pod(metadata='{"creationTimestamp":"2026-01-01T01:30:00.5+02:00","deletionTimestamp":null}'), {"creationTimestamp": "2025-12-31T23:30:00Z"}),
@@ -258,3 +258,22 @@ def test_half_a_surrogate_pair() -> None:
 def test_a_number_of_many_digits() -> None:
     with pytest.raises(DecodeError, match="cannot unmarshal number 1111"):
         decode(POD, pod('{"priority":' + "1" * 5000 + "}"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "expected"),
+    [
+        (schema("rbac.authorization.k8s.io/v1", "ClusterRole"), b'{"rules":[]}', {"rules": None}),
+        (schema("v1", "LimitRange"), b'{"spec":{"limits":[]}}', {"spec": {"limits": None}}),
+        (schema("discovery.k8s.io/v1", "EndpointSlice"), b'{"endpoints":[],"ports":[]}', {"endpoints": None, "ports": None}),
+        (schema("storage.k8s.io/v1", "CSINode"), b'{"spec":{"drivers":[]}}', {"spec": {"drivers": None}}),
+        (schema("v1", "Endpoints"), b'{"subsets":[]}', {}),
+    ],
+)  # fmt: skip
+def test_empty_lists(kind: Any, data: bytes, expected: Document) -> None:
+    """As kube-apiserver 1.36.4 answers: null where Go prints the member always, else none."""
+    unknown = data[:-1] + b',"unknown":1}'  # read by the tolerant decoder
+    for found in (decode(kind, data).document, decode(kind, unknown).document):
+        rest = {name: value for name, value in found.items() if name not in ("kind", "apiVersion", "unknown")}
+        assert {name: rest.get(name, "none") for name in expected} == expected
+        assert "subsets" not in rest
