@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
+import plimsoll
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.exchange import Scope
@@ -140,10 +143,14 @@ class WriteProcess:
     async def _start(self) -> _Line:
         ours, theirs = socket.socketpair()
         with theirs:
-            command = (sys.executable, "-I", "-m", _PROGRAM, str(theirs.fileno()))
             nothing = asyncio.subprocess.DEVNULL
             process = await asyncio.create_subprocess_exec(
-                *command, stdin=nothing, stdout=nothing, pass_fds=[theirs.fileno()], process_group=0
+                *(sys.executable, "-sP", "-m", _PROGRAM, str(theirs.fileno())),
+                stdin=nothing,
+                stdout=nothing,
+                env={**os.environ, "PYTHONPATH": str(Path(plimsoll.__file__).parent.parent), "MALLOC_ARENA_MAX": "1"},
+                pass_fds=[theirs.fileno()],
+                process_group=0,
             )
         reader, writer = await asyncio.open_connection(sock=ours)
         self._line = line = _Line(process, reader, writer)
