@@ -18,7 +18,7 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -129,6 +129,9 @@ class RemoteStore:
         counted = self._line.ask(Count(prefix))
         assert isinstance(counted, Counted)
         return counted.count
+
+    def has_any(self, resources: Set[str]) -> bool:
+        return any(self.count(prefix) for prefix in resources)
 
     def changes_of(self, prefix: str) -> _Uncounted:
         return _Uncounted()

@@ -41,7 +41,8 @@ def config_map(name: str, **rest: Any) -> dict[str, Any]:
 
 
 def wide(name: str, **rest: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": CONTAINERS, **rest}}
+    spec = {"containers": CONTAINERS, **rest}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 REQUESTS: list[tuple[Any, ...]] = [
@@ -64,6 +65,7 @@ REQUESTS: list[tuple[Any, ...]] = [
     ("DELETE", f"{CONFIG_MAPS}/d?dryRun=All"),
     ("DELETE", f"{CONFIG_MAPS}/d"),
     ("DELETE", f"{CONFIG_MAPS}/d"),  # 404
+    ("POST", f"{PODS}?dryRun=All", json.dumps(wide("y", containers=CONTAINERS[:200])).encode(), "application/yaml"),
     ("POST", PODS, wide("p")),
     ("POST", PODS, wide("q", priorityClassName="none")),  # 403
     ("POST", PODS, wide("q")),  # 403 by the quota
@@ -116,7 +118,7 @@ async def test_answers_are_those_of_the_server_itself(tmp_path: Path) -> None:
         assert found == expected, request[:2]
     codes = [code for code, _, _ in there]
     assert codes[:13] == [201, 201, 409, 201, 400, 422, 404, 400, 413, 200, 200, 200, 200]
-    assert codes[13:] == [201, 409, 200, 200, 200, 404, 201, 403, 403, 200, 422, 200, 403]
+    assert codes[13:] == [201, 409, 200, 200, 200, 404, 201, 201, 403, 403, 200, 422, 200, 403]
 
 
 async def test_a_change_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
