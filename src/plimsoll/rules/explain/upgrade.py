@@ -48,7 +48,8 @@ from plimsoll.rules.model.objects import (
     is_sidecar,
 )
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resources.effective import pod_level_set
+from plimsoll.rules.resources.defaulting import defaulted, rounded_list
+from plimsoll.rules.resources.effective import container_limits, container_requests, pod_level_set
 from plimsoll.rules.resources.node_policy import is_plain
 
 Kind = Literal[
@@ -284,12 +285,30 @@ def _form(pod: Pod, old_class: str, new_class: str) -> _Form:
     spec = pod.spec
     return _Form(
         (old_class, new_class, spec.resources is not None, pod_level_set(spec.resources)),
-        (is_critical(pod), is_plain(pod), bool(spec.overhead), pod.status.resize),
+        (is_critical(pod), is_plain(pod), bool(spec.overhead), pod.status.resize, _without_difference(pod)),
         _named("pod", spec.resources or Resources()),
         {
             container.name: _named(_stage(field, container), container.resources)
             for field, container in container_fields(spec)
         },
+    )
+
+
+def _without_difference(pod: Pod) -> frozenset[tuple[str, str]]:
+    """Pod-level amounts that are what the containers add up to: whether a release counts them makes no difference."""
+    whole = pod.spec.resources
+    if whole is None:
+        return frozenset()
+    bare = defaulted(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=None)))
+    kinds = (
+        ("requests", whole.requests, container_requests(bare)),
+        ("limits", whole.limits, container_limits(bare)),
+    )
+    return frozenset(
+        (kind, name)
+        for kind, amounts, sums in kinds
+        for name, amount in (rounded_list(amounts) or {}).items()
+        if sums.get(name) == amount
     )
 
 

@@ -319,6 +319,13 @@ def test_a_change_is_reported_exactly_if_explain_differs(
     assert all(cause in comparison.causes for each in changes for cause in each.causes)
 
 
+def with_pod_level(memory: str) -> Json:
+    """Of a container that has 1 MiB."""
+    container = {"name": "c0", "image": "i", "resources": {"limits": {"memory": "1Mi"}}}
+    whole = {"requests": {"cpu": "0", "memory": memory}, "limits": {"memory": memory}}
+    return {"metadata": {"name": "p"}, "spec": {"containers": [container], "resources": whole}}
+
+
 def burstable(pod_level: Json | None, *init: Json, **requests: str) -> Json:
     containers = [{"name": "c0", "image": "i"}, {"name": "c1", "image": "i", "resources": {"requests": requests}}]
     whole = {} if pod_level is None else {"resources": pod_level}
@@ -335,6 +342,7 @@ def burstable(pod_level: Json | None, *init: Json, **requests: str) -> Json:
     "1.27",
     "1.36",
 )
+@example([with_pod_level("1Mi"), with_pod_level("2Mi")], "1.27", "1.37")
 def test_what_is_known_about_one_form_is_true_of_the_next_pod(documents: list[Json], first: str, second: str) -> None:
     """One comparison for all gives the causes that a comparison for each gives. What a pod gets under contention depends
     on all pods of a node; there, nodes share what is known."""
