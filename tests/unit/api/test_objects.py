@@ -182,6 +182,25 @@ async def test_versions_in_patches_are_preconditions(tmp_path: Path) -> None:
         assert "the UID in the precondition (1) does not match the UID in record" in said.message
 
 
+async def test_the_version_of_a_new_object(tmp_path: Path) -> None:
+    """Storage refuses it, which a dry run does not ask; what is no number is no version. A PUT drops it."""
+
+    def map_of(name: str, version: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "resourceVersion": version}}
+
+    async with api(tmp_path) as ask:
+        assert (await ask("POST", CONFIG_MAPS, map_of("a", "5"))).code == 500
+        dry = await ask.ok("POST", f"{CONFIG_MAPS}?dryRun=All", map_of("a", "5"))
+        assert dry["metadata"]["resourceVersion"] == "5"
+        assert int((await ask.ok("POST", CONFIG_MAPS, map_of("a", "0")))["metadata"]["resourceVersion"]) > 0
+        assert int((await ask.ok("POST", CONFIG_MAPS, map_of("b", "x")))["metadata"]["resourceVersion"]) > 0
+        leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        made = await ask("PUT", f"{leases}/a", map_of("a", "5000000"))
+        assert (made.code, made.json["metadata"]["resourceVersion"] == "5000000") == (201, False)
+        said = await ask("PUT", f"{leases}/b", map_of("b", "x"))
+        assert (said.code, said.message) == (500, 'strconv.ParseUint: parsing "x": invalid syntax')
+
+
 async def test_dry_runs_store_nothing(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         version = ask.app.cluster.store.version

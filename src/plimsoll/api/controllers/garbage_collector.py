@@ -22,6 +22,7 @@ from plimsoll.rules.controllers.owner_references import (
     is_left_over,
     owner_uids,
     propagation,
+    unblocked,
     waits_for_dependents,
 )
 from plimsoll.rules.model.json_object import JsonObject
@@ -101,14 +102,28 @@ def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Contr
         ]
         return any(owner is not None and not waits_for_dependents(owner) for owner in owners)
 
+    def dependents_of(uid: str) -> Iterable[tuple[JsonObject, ResourcePath]]:
+        for key in sorted(dependents.get(uid, ())):
+            dependent, path = context.document(key), resource_of(key)
+            if dependent is not None and path is not None and uid in owner_uids(dependent):
+                yield dependent, path
+
+    async def delete_dependent(dependent: JsonObject, resource: ResourcePath) -> None:
+        """Of an owner that waits for it. If its own dependents wait as well, owners may be in a circle: no longer
+        blocking, it lets its owner go (as Kubernetes does, whether or not there is a circle)."""
+        name, namespace, uid = (dependent["metadata"].get(field, "") for field in ("name", "namespace", "uid"))
+        own = [each for each, _ in dependents_of(uid)]
+        if any(map(waits_for_dependents, own)):
+            change = {"metadata": {"uid": uid, "ownerReferences": unblocked(dependent)}}
+            unblock = request.patch(resource, name, change, namespace, content_type=request.MERGE)
+            await context.attempt(unblock, _REPLACED)
+        policy = "Foreground" if own else propagation(dependent)
+        await context.attempt(request.delete(resource, name, namespace, uid=uid, propagation=policy), _REPLACED)
+
     async def finalize_owner(owner: JsonObject, resource: ResourcePath, finalizers: list[str]) -> float | None:
         metadata = owner["metadata"]
         waiting = False
-        for key in sorted(dependents.get(metadata["uid"], ())):
-            dependent = context.document(key)
-            path = resource_of(key)
-            if dependent is None or path is None or metadata["uid"] not in owner_uids(dependent):
-                continue
+        for dependent, path in dependents_of(metadata["uid"]):
             name, namespace = dependent["metadata"]["name"], dependent["metadata"].get("namespace", "")
             if ORPHAN in finalizers or has_other_owner(dependent, metadata["uid"]):
                 references = dependent["metadata"]["ownerReferences"]
@@ -119,9 +134,7 @@ def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Contr
                 continue
             waiting = waiting or blocks(dependent, metadata["uid"])
             if not dependent["metadata"].get("deletionTimestamp"):
-                uid = dependent["metadata"]["uid"]
-                policy = "Foreground" if dependents.get(uid) else propagation(dependent)
-                await context.attempt(request.delete(path, name, namespace, uid=uid, propagation=policy), _REPLACED)
+                await delete_dependent(dependent, path)
         if waiting:
             return REQUEUE_S
         left = [finalizer for finalizer in finalizers if finalizer not in (FOREGROUND, ORPHAN)]

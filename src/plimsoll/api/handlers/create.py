@@ -27,6 +27,7 @@ from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.metadata import (
     body_of,
     check_place,
+    check_unversioned,
     created_metadata,
     dry_run_body,
     object_errors,
@@ -264,6 +265,8 @@ def _contents(cluster: Cluster, namespace: str) -> dict[str, JsonObject]:
 
 async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: JsonObject) -> bytes:
     info, resource = call.info, call.info.resource
+    if not options.dry_run:
+        check_unversioned(new["metadata"])
     name = new["metadata"]["name"]
     keys = [key(resource, info.namespace, name)]
     if resource.namespaced:

@@ -8,7 +8,6 @@ result that equals the stored object is not written: the response has the old ve
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -43,6 +42,7 @@ from plimsoll.api.machinery.metadata import (
     check_place,
     check_preconditions,
     dry_run_body,
+    is_version,
     object_errors,
     unstamped_body,
     update_errors,
@@ -68,7 +68,6 @@ Mutation = Callable[[JsonObject], tuple[JsonObject, bool]]
 
 _TRIES = 5  # of a write to a large object that others write to
 _OF_THE_SPEC = ("", "resize", "scale", "ephemeralcontainers")
-_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
 async def update(cluster: Cluster, call: ApiCall) -> Response:
@@ -79,7 +78,9 @@ async def update(cluster: Cluster, call: ApiCall) -> Response:
     metadata = sent.get("metadata") or {}
     check_place(metadata, info.namespace, info.name, namespaced=resource.namespaced)
     if strategy(resource).create_on_update and cluster.store.get(key(resource, info.namespace, info.name)) is None:
-        named = {**sent, "metadata": {**metadata, "name": info.name}}
+        _check_number(metadata.get("resourceVersion"))
+        others = {field: value for field, value in metadata.items() if field != "resourceVersion"}
+        named = {**sent, "metadata": {**others, "name": info.name}}
         return await create_object(cluster, call, options, named)
 
     def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
@@ -311,9 +312,13 @@ def _check_version(resource: ApiResource, name: str, sent: Any, stored: str) -> 
     """A resourceVersion in the body is a precondition, unless it is empty or 0."""
     if sent in (None, "", "0", stored):
         return
-    if not isinstance(sent, str) or not _NUMBER.fullmatch(sent):
-        raise internal(f'strconv.ParseUint: parsing "{sent}": invalid syntax')
+    _check_number(sent)
     raise conflict(resource, name)
+
+
+def _check_number(version: Any) -> None:
+    if version and not is_version(version):
+        raise internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
 
 
 def _same(old: JsonObject, new: JsonObject) -> bool:

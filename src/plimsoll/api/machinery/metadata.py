@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import TypeGuard
+
 from plimsoll.api.machinery.encoding import encoded
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.status import bad_request, internal, precondition_failed
@@ -30,10 +33,11 @@ _ORDER = (
     "managedFields",
 )
 _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 _OF_THE_SERVER = ("uid", *_TIMES, "generation", "selfLink")
 
 
-def body_of(document: JsonObject, version: int) -> bytes:
+def body_of(document: JsonObject, version: int | str) -> bytes:
     """The object as it is stored and printed in lists: no kind and apiVersion, its version in it, metadata first."""
     metadata = document["metadata"]
     metadata["resourceVersion"] = str(version)
@@ -45,7 +49,7 @@ def body_of(document: JsonObject, version: int) -> bytes:
 def unstamped_body(document: JsonObject) -> bytes:
     """Of a dry run: nothing was stored, so a new object has no version."""
     version = document["metadata"].get("resourceVersion")
-    body = body_of(document, int(version) if version else 0)
+    body = body_of(document, version or 0)
     return body if version else body.replace(b'"resourceVersion":"0",', b"", 1)
 
 
@@ -59,9 +63,7 @@ def dry_run_body(document: JsonObject) -> bytes:
 
 def created_metadata(sent: JsonObject, namespace: str, name: str, uid: str, now: str) -> JsonObject:
     """What the client sent, with the fields that the server sets."""
-    if sent.get("resourceVersion"):
-        raise internal("resourceVersion should not be set on objects to be created")
-    metadata = {key: value for key, value in sent.items() if key not in _OF_THE_SERVER and key != "resourceVersion"}
+    metadata = {key: value for key, value in sent.items() if key not in _OF_THE_SERVER}
     metadata["name"] = name
     if namespace:
         metadata["namespace"] = namespace
@@ -70,6 +72,17 @@ def created_metadata(sent: JsonObject, namespace: str, name: str, uid: str, now:
     metadata["uid"] = uid
     metadata["creationTimestamp"] = now
     return metadata
+
+
+def is_version(text: object) -> TypeGuard[str]:
+    return isinstance(text, str) and _NUMBER.fullmatch(text) is not None
+
+
+def check_unversioned(metadata: JsonObject) -> None:
+    """Of a new object when it is written, thus after admission. A version that is no number counts as none."""
+    version = metadata.get("resourceVersion")
+    if is_version(version) and int(version):
+        raise internal("resourceVersion should not be set on objects to be created")
 
 
 def check_place(metadata: JsonObject, namespace: str, name: str, *, namespaced: bool) -> None:

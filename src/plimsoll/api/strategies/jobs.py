@@ -15,6 +15,7 @@ from plimsoll.rules.admission.pod_spec.warnings import name_warnings, template_w
 from plimsoll.rules.controllers.cron_schedule import ScheduleError, parsed_schedule
 from plimsoll.rules.controllers.job_indexes import indexes_problem, parsed_indexes
 from plimsoll.rules.controllers.pods import has_condition
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, qualified_name_problems
 
@@ -83,7 +84,7 @@ class JobStrategy(WorkloadStrategy):
         return _job_warnings(new.get("spec") or {}, "spec")
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
-        errors = super().update_errors(old, new, context) + _template_change(old, new)
+        errors = super().update_errors(old, new, context) + _template_change(old, new, context.gates)
         before, after = old.get("spec") or {}, new.get("spec") or {}
         is_elastic = _is_indexed(after) and after.get("completions") == after.get("parallelism")
         return errors if is_elastic else errors + immutable_errors({"spec": before}, {"spec": after}, "completions")
@@ -96,27 +97,41 @@ def _is_indexed(spec: JsonObject) -> bool:
     return bool(spec.get("completionMode") == "Indexed")
 
 
-def _template_change(old: JsonObject, new: JsonObject) -> list[FieldError]:
-    """The template of a suspended job that has not started may get other labels, nodes and resources."""
+def _template_change(old: JsonObject, new: JsonObject, gates: Gates) -> list[FieldError]:
+    """The template of a suspended job without pods may get other labels, nodes and resources; without the gates, other
+    labels and nodes before the first start. Where resources may change, the template's metadata is not compared."""
     before, after = (((each.get("spec") or {}).get("template")) or {} for each in (old, new))
-    if before == after:
-        return []
-    is_open = (old.get("spec") or {}).get("suspend") and not (old.get("status") or {}).get("startTime")
-    if is_open and _fixed(before) == _fixed(after):
-        return []
-    return [immutable("spec.template", after)]
+    status = old.get("status") or {}
+    is_suspended, is_new = bool((old.get("spec") or {}).get("suspend")), not status.get("startTime")
+    is_idle = is_suspended and (is_new or has_condition(old, "Suspended")) and not status.get("active")
+    moves = is_idle if gates.suspended_scheduling else is_suspended and is_new
+    if is_idle and gates.suspended_resources:
+        fixed_before, fixed_after = (
+            _fixed_spec(each.get("spec") or {}, moves=moves, resizes=True) for each in (before, after)
+        )
+        return [] if fixed_before == fixed_after else [immutable("spec.template.spec", after.get("spec"))]
+    return [] if _fixed(before, moves=moves) == _fixed(after, moves=moves) else [immutable("spec.template", after)]
 
 
-def _fixed(template: JsonObject) -> JsonObject:
-    """What may not change even before the start."""
-    spec = dict(template.get("spec") or {})
-    for field in ("nodeSelector", "tolerations", "schedulingGates"):
-        spec.pop(field, None)
-    affinity = {name: value for name, value in (spec.pop("affinity", None) or {}).items() if name != "nodeAffinity"}
-    for kind in ("initContainers", "containers"):
+def _fixed(template: JsonObject, *, moves: bool) -> JsonObject:
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    if moves:
+        metadata = {name: value for name, value in metadata.items() if name not in ("labels", "annotations")}
+    return {"metadata": metadata, "spec": _fixed_spec(spec, moves=moves, resizes=False)}
+
+
+def _fixed_spec(spec: JsonObject, *, moves: bool, resizes: bool) -> JsonObject:
+    """Without what may change: where its pods run (`moves`), the resources of containers (`resizes`)."""
+    spec = {**spec}
+    if moves:
+        for field in ("nodeSelector", "tolerations", "schedulingGates"):
+            spec.pop(field, None)
+        affinity = {name: value for name, value in (spec.get("affinity") or {}).items() if name != "nodeAffinity"}
+        spec["affinity"] = affinity
+    for kind in ("initContainers", "containers") if resizes else ():
         if spec.get(kind):
             spec[kind] = [{name: value for name, value in each.items() if name != "resources"} for each in spec[kind]]
-    return {**spec, "affinity": affinity}
+    return spec
 
 
 def job_spec_errors(spec: JsonObject, path: str) -> list[FieldError]:

@@ -71,6 +71,8 @@ GATES = (
     Gate("KubeletFineGrainedAuthz", True, "`nodes/pods`, `nodes/healthz` and `nodes/configz` allow their pages alone."),
     Gate("KubeletInUserNamespace", False, "The Node says whether its agent runs in a user namespace (since 1.37)."),
     Gate("MemoryQoS", False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
+    Gate("MutablePodResourcesForSuspendedJobs", True, "A suspended Job may get other resources."),
+    Gate("MutableSchedulingDirectivesForSuspendedJobs", True, "A suspended Job that has run may get other nodes."),
     Gate("NodeSwap", True, "Containers may use swap, by memorySwap.swapBehavior."),
     Gate(
         "PodLevelResourceManagers",

@@ -33,6 +33,13 @@ def blocks(document: Mapping[str, Any], owner: str) -> bool:
     return any(each.get("uid") == owner and each.get("blockOwnerDeletion") for each in references)
 
 
+def unblocked(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Its owner references, none of which keeps an owner waiting."""
+    references: Iterable[Mapping[str, Any]] = document["metadata"].get("ownerReferences") or ()
+    free = {"blockOwnerDeletion": False}
+    return [{**each, **(free if each.get("blockOwnerDeletion") else {})} for each in references]
+
+
 def reference(owner: Mapping[str, Any], kind: str, api_version: str) -> dict[str, Any]:
     metadata = owner["metadata"]
     return {

@@ -28,6 +28,8 @@ class Gates(msgspec.Struct, frozen=True):
     restart_all: bool = True  # RestartAllContainersOnContainerExits
     stop_signals: bool = True  # ContainerStopSignals
     scale_to_zero: bool = False  # HPAScaleToZero
+    suspended_resources: bool = True  # MutablePodResourcesForSuspendedJobs
+    suspended_scheduling: bool = True  # MutableSchedulingDirectivesForSuspendedJobs
     # Rows of the profile
     class_from_status: bool = True
     class_per_container: bool = False
@@ -66,6 +68,8 @@ def resolved_gates(feature_gates: Mapping[str, bool], profile: Profile) -> Gates
         memory_volumes=feature_gates["InPlacePodVerticalScalingMemoryBackedVolumes"],
         scheduler_preempts=feature_gates["InPlacePodVerticalScalingSchedulerPreemption"],
         scale_to_zero=feature_gates["HPAScaleToZero"],
+        suspended_resources=feature_gates["MutablePodResourcesForSuspendedJobs"],
+        suspended_scheduling=feature_gates["MutableSchedulingDirectivesForSuspendedJobs"],
         claims=feature_gates["DRANodeAllocatableResources"],
         fixed_defaulting=feature_gates["PodLevelResourcesFixDefaulting"],
         fixed_class=feature_gates["PodLevelResourcesFixKubeletQOSClass"],

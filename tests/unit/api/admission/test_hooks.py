@@ -144,6 +144,18 @@ async def test_a_validating_webhook_refuses(tmp_path: Path) -> None:
         await ask.ok("POST", MAPS, config_map("b"))
 
 
+async def test_a_webhook_is_asked_before_a_version_is_refused(tmp_path: Path) -> None:
+    """ValidatingAdmissionPolicy can restrict access by-node: its second step creates an object that it has read."""
+    async with webhook(tmp_path) as hook, api(tmp_path) as ask:
+        await ask.ok("POST", f"{GROUP}/validatingwebhookconfigurations", configuration(hook))
+        again = config_map()
+        again["metadata"]["resourceVersion"] = "5"
+        assert (await ask("POST", MAPS, again)).message == "resourceVersion should not be set on objects to be created"
+        hook.answer = lambda request: {"allowed": False, "status": {"message": "not today"}}
+        assert (await ask("POST", MAPS, again)).message.endswith("denied the request: not today")
+        assert hook.seen[-1]["object"]["metadata"]["resourceVersion"] == "5"
+
+
 async def test_a_mutating_webhook_changes_the_object(tmp_path: Path) -> None:
     async with webhook(tmp_path) as hook, api(tmp_path) as ask:
         await ask.ok("POST", f"{GROUP}/mutatingwebhookconfigurations", configuration(hook))

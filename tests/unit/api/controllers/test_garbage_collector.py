@@ -78,6 +78,23 @@ async def test_a_dependent_with_another_owner_stays(tmp_path: Path) -> None:
         assert gone["metadata"]["uid"] != uid
 
 
+async def test_owners_in_a_circle(tmp_path: Path) -> None:
+    """e2e: Garbage collector should not be blocked by dependency circle."""
+    async with workloads(tmp_path) as made:
+        names = ("one", "two", "three")
+        uids = {
+            name: (await made.create("configmaps", {"metadata": {"name": name}}))["metadata"]["uid"] for name in names
+        }
+        for owner, name in zip(("three", "one", "two"), names, strict=True):
+            reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uids[owner]}
+            owned = {"ownerReferences": [{**reference, "controller": True, "blockOwnerDeletion": True}]}
+            await made.patch("configmaps", name, {"metadata": owned})
+        await made.delete("configmaps", "one", propagationPolicy="Foreground")
+        await made.until_listed(
+            "configmaps", lambda found: not {each["metadata"]["name"] for each in found} & set(names)
+        )
+
+
 async def test_a_policy_takes_the_place_of_another(tmp_path: Path) -> None:
     async with workloads(tmp_path) as made:
         kept = {"finalizers": ["orphan", "example.com/kept"]}

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.controllers.workloads import Workloads, condition, template, workloads
+from tests.unit.api.api_client import MERGE
+from tests.unit.api.controllers.workloads import PATHS, Workloads, condition, template, workloads
 
 Json = dict[str, Any]
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -217,6 +218,57 @@ async def test_suspend_and_resume(tmp_path: Path) -> None:
         assert found["status"]["startTime"] > started["status"]["startTime"] and "failed" not in found["status"]
         await made.until_event("Job", "j", "Suspended", "Job suspended")
         await made.until_event("Job", "j", "Resumed", "Job resumed")
+
+
+RESOURCES: Json = {"requests": {"cpu": "200m", "memory": "32Mi"}}
+PLACE: Json = {"nodeSelector": {"disk": "fast"}, "tolerations": [{"key": "a", "operator": "Exists"}]}
+
+
+def _with_template(metadata: Json, spec: Json, **container: Any) -> Json:
+    made = template(restartPolicy="Never")
+    containers = [{**each, **container} for each in made["spec"]["containers"]]
+    return {
+        "metadata": {**made["metadata"], **metadata},
+        "spec": {**made["spec"], **spec, "containers": containers},
+    }
+
+
+@pytest.mark.parametrize(
+    ("profile", "started", "metadata", "spec", "container", "refused"),
+    [
+        pytest.param("1.36", True, {}, {}, {"resources": RESOURCES}, "", id="resources"),
+        pytest.param("1.36", True, {"annotations": {"a": "b"}}, PLACE, {}, "", id="place"),
+        pytest.param("1.36", False, {}, {}, {"image": "x"}, "spec.template.spec: Invalid value: ", id="image"),
+        pytest.param(
+            "1.34", True, {}, {}, {"resources": RESOURCES}, "spec.template: Invalid value: ", id="resources-1.34"
+        ),
+        pytest.param("1.34", False, {}, {}, {"resources": RESOURCES}, "spec.template: Invalid value: ", id="new-1.34"),
+        pytest.param("1.34", True, {}, PLACE, {}, "spec.template: Invalid value: ", id="place-1.34"),
+        pytest.param("1.34", False, {"annotations": {"a": "b"}}, PLACE, {}, "", id="new-place-1.34"),
+    ],
+)
+async def test_the_template_of_a_suspended_job(
+    tmp_path: Path, profile: str, started: bool, metadata: Json, spec: Json, container: Json, refused: str
+) -> None:
+    """e2e: … to allow updating of container resources of a suspended job; without the gates (1.34), where its pods run,
+    before its first start."""
+    async with workloads(tmp_path, profile) as made:
+        await made.create("jobs", job(suspend=not started, parallelism=2, completions=2))
+        if started:
+            await _active(made, 2)
+            await made.until("jobs", "j", lambda job: (job.get("status") or {}).get("active") == 2)
+            await made.patch("jobs", "j", {"spec": {"suspend": True}})
+        stopped = await made.until("jobs", "j", lambda job: condition(job, "Suspended").get("status") == "True")
+        stopped = await made.until("jobs", "j", lambda job: not job["status"].get("active"))
+        sent = _with_template({**stopped["spec"]["template"]["metadata"], **metadata}, spec, **container)
+        said = await made.ask("PATCH", f"{PATHS['jobs']}/j", {"spec": {"template": sent}}, MERGE)
+        if refused:
+            assert said.code == 422 and refused in said.message and said.message.endswith("field is immutable")
+            return
+        await made.patch("jobs", "j", {"spec": {"suspend": False}})
+        pod, _ = await _active(made, 2)
+        assert pod["spec"]["containers"][0]["resources"] == container.get("resources", {})
+        assert pod["spec"].get("nodeSelector") == spec.get("nodeSelector")
 
 
 async def test_pods_are_replaced_when_they_have_failed(tmp_path: Path) -> None:

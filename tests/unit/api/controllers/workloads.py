@@ -15,6 +15,7 @@ from tests.unit.api.api_client import MERGE, PODS, ApiClient, api
 Json = dict[str, Any]
 NAMESPACE = "/namespaces/default"
 PATHS = {
+    "configmaps": f"/api/v1{NAMESPACE}/configmaps",
     "controllerrevisions": f"/apis/apps/v1{NAMESPACE}/controllerrevisions",
     "cronjobs": f"/apis/batch/v1{NAMESPACE}/cronjobs",
     "daemonsets": f"/apis/apps/v1{NAMESPACE}/daemonsets",
