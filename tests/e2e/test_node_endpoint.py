@@ -67,6 +67,13 @@ def test_a_log_in_every_way(kube: Kubectl) -> None:
     assert 'previous terminated container "c" in pod "talk" not found' in kube.refused("logs", "talk", "-p")
 
 
+def test_the_log_directory_of_the_machine(kube: Kubectl) -> None:
+    """Proxy version v1 should proxy logs on node using proxy subresource. A directory without its slash leads there."""
+    listed = _raw(kube, "logs/")
+    assert "<a href=" in listed
+    assert _raw(kube, "logs") == listed
+
+
 async def test_a_log_over_a_websocket(kube: Kubectl, node: RealNode) -> None:
     """As browsers read it: binary messages without a channel, until the log ends."""
     kube("create", "-f", "-", stdin=pod("sockets", shell("c", "echo one; echo two"), restartPolicy="Never"))

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import ssl
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from http.client import HTTPSConnection
+from urllib.parse import urlsplit
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
+from plimsoll.kube.kubeconfig import load
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import RealNode, real_node
 from tests.e2e.waiting import until
 
-# Answers every request with its first line, its body and its headers in lower case.
+# Answers every request with its first line, its body and its headers in lower case, on 8443 over TLS.
 SERVER = """
-import http.server
+import http.server, ssl, tempfile, threading
 class Echo(http.server.BaseHTTPRequestHandler):
     def answer(self):
         body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
@@ -23,7 +34,15 @@ class Echo(http.server.BaseHTTPRequestHandler):
         self.send_header("x-pod", "web")
         self.end_headers()
         self.wfile.write(said)
-    do_GET = do_POST = do_PUT = do_DELETE = answer
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = answer
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+with tempfile.NamedTemporaryFile("w") as file:
+    file.write(CERTIFICATE)
+    file.flush()
+    context.load_cert_chain(file.name)
+secure = http.server.HTTPServer(("127.0.0.1", 8443), Echo)
+secure.socket = context.wrap_socket(secure.socket, server_side=True)
+threading.Thread(target=secure.serve_forever, daemon=True).start()
 http.server.HTTPServer(("127.0.0.1", 8080), Echo).serve_forever()
 """
 
@@ -49,6 +68,18 @@ def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str
         yield made
 
 
+def _self_signed() -> str:
+    """A certificate that no authority has signed, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pod")]), datetime.now(UTC)
+    certificate = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), now - timedelta(days=1), now + timedelta(days=1)
+    ).sign(key, hashes.SHA256())
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    return (certificate.public_bytes(pem) + private).decode()
+
+
 def _pod(name: str, command: list[str], **spec: object) -> str:
     container = {
         "name": "c",
@@ -61,8 +92,21 @@ def _pod(name: str, command: list[str], **spec: object) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made})
 
 
-def test_services_reach_containers_and_pods_are_reached(kube: Kubectl) -> None:
-    kube("apply", "-f", "-", stdin=_pod("web", ["python3", "-c", SERVER]))
+def _first_line(node: RealNode, method: str, path: str) -> str:
+    access = load(node.kubeconfig)
+    context = ssl.create_default_context(cadata=(access.ca or b"").decode())
+    with tempfile.NamedTemporaryFile() as pair:
+        pair.write((access.certificate or b"") + b"\n" + (access.key or b""))
+        pair.flush()
+        context.load_cert_chain(pair.name)
+    with closing(HTTPSConnection(urlsplit(access.server).netloc, context=context, timeout=30)) as connection:
+        connection.request(method, path)
+        return connection.getresponse().read().decode().partition("\n")[0]
+
+
+def test_services_reach_containers_and_pods_are_reached(kube: Kubectl, node: RealNode) -> None:
+    script = f"CERTIFICATE = {_self_signed()!r}\n{SERVER}"
+    kube("apply", "-f", "-", stdin=_pod("web", ["python3", "-c", script]))
     kube("wait", "pods", "web", "--for=condition=Ready", "--timeout=120s")
     pods = "/api/v1/namespaces/default/pods"
     until(lambda: kube.run("get", "--raw", f"{pods}/web:8080/proxy/").code == 0)
@@ -73,6 +117,11 @@ def test_services_reach_containers_and_pods_are_reached(kube: Kubectl) -> None:
     assert "error trying to reach service" in kube.run("get", "--raw", f"{pods}/web:8081/proxy/").err
     posted = kube("create", "--raw", f"{pods}/web:8080/proxy/post", "-f", "-", stdin="the body")
     assert posted.lines[:2] == ["POST /post HTTP/1.1", "the body"]
+    over_tls = kube("create", "--raw", f"{pods}/https:web:8443/proxy/post", "-f", "-", stdin="the body" * 9999)
+    assert over_tls.lines[:2] == ["POST /post HTTP/1.1", "the body" * 9999]
+    assert "error trying to reach service" in kube.run("get", "--raw", f"{pods}/https:web:8080/proxy/").err
+    for method in ("OPTIONS", "PATCH", "DELETE"):
+        assert _first_line(node, method, f"{pods}/web:8080/proxy/x") == f"{method} /x HTTP/1.1"
 
     kube("expose", "pod", "web", "--port=80", "--target-port=http", "--name=my-web")
     services = "/api/v1/namespaces/default/services"

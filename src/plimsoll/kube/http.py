@@ -89,7 +89,7 @@ class HttpTransport:
             if status >= 400:
                 yield ApiResponse(status, await self._whole(connection), content_type)
                 return
-            yield ApiResponse(status, b"", content_type)
+            yield ApiResponse(status, b"", content_type, connection.headers.get(b"location", b""))
             async for part in connection.parts():
                 yield part
 

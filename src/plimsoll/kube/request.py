@@ -58,6 +58,7 @@ class ApiResponse(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     content_type: bytes = b""  # of a stream
+    location: bytes = b""  # of a stream: where a redirect leads
 
 
 class ApiError(StructuredError):

@@ -20,7 +20,8 @@ from plimsoll.api.machinery.status import bad_request, invalid_options, method_n
 from plimsoll.errors import FieldError, InvalidConfigError
 from plimsoll.rules.gotext import duration_nanos
 
-Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
+# Empty: of OPTIONS, which only a proxy passes on.
+Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", ""]
 Query = dict[str, list[str]]
 
 MAX_MANAGER_BYTES = 128
@@ -35,6 +36,8 @@ _VERBS: dict[tuple[str, bool], Verb] = {
     ("DELETE", True): "delete",
     ("DELETE", False): "deletecollection",
 }
+
+_PROXIED: dict[str, Verb] = {"HEAD": "get", "OPTIONS": ""}
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
@@ -97,7 +100,9 @@ def request_info(method: str, path: str, query: Query, catalog: Catalog = BUILT_
         or (rest and subresource != "proxy")
     ):
         raise no_such_resource()
-    info = RequestInfo(_verb(method, bool(name)), resource, namespace, name, subresource, rest, query)
+    proxied = subresource == "proxy" and resource.plural != "nodes"  # whose endpoint has neither method
+    verb = _PROXIED[method] if proxied and method in _PROXIED else _verb(method, bool(name))
+    info = RequestInfo(verb, resource, namespace, name, subresource, rest, query)
     if info.verb == "list" and (watching or info.flag("watch")):
         info = msgspec.structs.replace(info, verb="watch")
     elif watching and info.verb == "get":
@@ -118,7 +123,7 @@ def _check_allowed(info: RequestInfo) -> None:
     resource = info.resource
     if info.subresource:
         known = resource.subresource(info.subresource)
-        if known is None or info.verb not in known.verbs:
+        if known is None or (info.verb and info.verb not in known.verbs):
             raise method_not_allowed()
         return
     if info.verb not in resource.verbs or (info.verb == "create" and info.name):

@@ -2,15 +2,16 @@
 
 So the server needs no route to the pods' network, and a pod is reached at its loopback address, like with
 `kubectl port-forward`. A service's request goes to one of its ready endpoints. Names are `NAME`, `NAME:PORT` or
-`http:NAME:PORT`; a port of a service may be its name. Responses are passed on unchanged: links in pages are not
-rewritten.
+`SCHEME:NAME:PORT`; a port of a service may be its name. With `https` the pod's certificate is not verified, as in
+Kubernetes. Responses are passed on unchanged: links in pages are not rewritten.
 """
 
 from __future__ import annotations
 
 import secrets
+import ssl
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
 
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster
@@ -18,10 +19,11 @@ from plimsoll.api.machinery.exchange import Exchange, Receive, Scope, Send
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.status import StatusError, bad_request, not_found
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, why_unreachable
+from plimsoll.api.nodeproxy.streams import proxied_path
 from plimsoll.api.server.app import App
 from plimsoll.kube.request import ApiError as NodeRefused
 from plimsoll.kube.request import UnreachableError, with_query
-from plimsoll.net.http import HttpClientConnection
+from plimsoll.net.http import CHUNK, HttpClientConnection
 from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ _DROPPED = frozenset(
 class PortTarget(NamedTuple):
     pod: JsonObject
     port: int
+    scheme: str
 
 
 class ProxyName(NamedTuple):
@@ -55,19 +58,17 @@ def proxy_name(text: str) -> ProxyName:
     if len(parts) == 2:
         return ProxyName("http", parts[0], parts[1])
     if len(parts) != 3 or parts[0] not in ("", "http", "https"):
-        raise bad_request(f'invalid request "{text}": must be NAME, NAME:PORT or http:NAME:PORT')
-    if parts[0] == "https":
-        raise bad_request(f'invalid request "{text}": requests over TLS are not proxied to pods by this API server')
-    return ProxyName("http", parts[1], parts[2])
+        raise bad_request(f'invalid request "{text}": must be NAME, NAME:PORT or SCHEME:NAME:PORT')
+    return ProxyName(parts[0] or "http", parts[1], parts[2])
 
 
 def pod_target(cluster: Cluster, namespace: str, asked: ProxyName) -> PortTarget:
     """Without a port: the first that a container names, else 80."""
     pod = pod_of(cluster, namespace, asked.name)
     if asked.port:
-        return PortTarget(pod, _port_number(asked.port))
+        return PortTarget(pod, _port_number(asked.port), asked.scheme)
     ports = [port["containerPort"] for each in pod["spec"]["containers"] for port in each.get("ports") or ()]
-    return PortTarget(pod, ports[0] if ports else 80)
+    return PortTarget(pod, ports[0] if ports else 80, asked.scheme)
 
 
 def _port_number(text: str) -> int:
@@ -96,7 +97,7 @@ def service_target(cluster: Cluster, namespace: str, asked: ProxyName) -> PortTa
     if not pods:
         raise _unavailable(f'the endpoints of service "{asked.name}" are not pods, which are reached through nodes')
     pod, number = pods[secrets.randbelow(len(pods))]
-    return PortTarget(pod_of(cluster, namespace, pod), number)
+    return PortTarget(pod_of(cluster, namespace, pod), number, asked.scheme)
 
 
 def _port_name(service: JsonObject, asked: ProxyName) -> str:
@@ -148,10 +149,11 @@ class PodProxy:
         except UnreachableError as error:
             raise _unavailable(f"error trying to reach service: {why_unreachable(endpoint, error)}") from error
         port = PortConnection(socket)
-        connection = HttpClientConnection(port, port)
         try:
+            stream = await TlsStream.opened(port) if target.scheme == "https" else port
+            connection = HttpClientConnection(stream, stream)
             await self._exchange(connection, request, _request_head(call, scope, target, body) + body)
-        except (EOFError, ConnectionError) as error:
+        except (EOFError, ConnectionError, ssl.SSLError) as error:
             reason = port.problem or str(error) or "it closed the connection without an answer"
             raise StatusError(503, "ServiceUnavailable", f"error trying to reach service: {reason}", {}) from error
         finally:
@@ -167,11 +169,7 @@ class PodProxy:
 
 
 def _request_head(call: ApiCall, scope: Scope, target: PortTarget, body: bytes) -> bytes:
-    query = scope["query_string"].decode("latin-1")
-    # Quoted again: a line break in it would start a header, or another request.
-    path = "/" + quote(call.info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
-    if call.info.rest and scope["raw_path"].endswith(b"/"):
-        path = path.replace("?", "/?", 1) if query else f"{path}/"
+    path = proxied_path(call.info.rest, scope)
     lines = [f"{scope['method']} {path} HTTP/1.1".encode(), b"host: localhost:%d" % target.port]
     lines += [name + b": " + value for name, value in scope["headers"] if name.lower() not in _DROPPED]
     if body or scope["method"] in ("POST", "PUT", "PATCH"):
@@ -211,3 +209,57 @@ class PortConnection:
 
     def close(self) -> None:
         self._socket.abort()
+
+
+@cache
+def _unverified() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+class TlsStream:
+    """TLS inside a forwarded port, whose messages asyncio's own TLS cannot read."""
+
+    def __init__(self, port: PortConnection) -> None:
+        self._port = port
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = _unverified().wrap_bio(self._incoming, self._outgoing)
+
+    @classmethod
+    async def opened(cls, port: PortConnection) -> TlsStream:
+        made = cls(port)
+        while True:
+            try:
+                made._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await made._receive()
+            else:
+                return made
+
+    async def read(self, count: int) -> bytes:
+        while True:
+            try:
+                return self._tls.read(count)
+            except ssl.SSLWantReadError:
+                await self._receive()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # many servers close without a word of TLS
+                return b""
+
+    async def _receive(self) -> None:
+        await self.drain()
+        data = await self._port.read(CHUNK)
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+    def write(self, data: bytes) -> None:
+        self._tls.write(data)
+
+    async def drain(self) -> None:
+        self._port.write(self._outgoing.read())
+        await self._port.drain()
+
+    def close(self) -> None:
+        self._port.close()

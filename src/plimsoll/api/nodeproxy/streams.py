@@ -87,9 +87,7 @@ class NodeStreams:
     async def proxy(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         info = call.info
         method: Method = scope["method"]
-        query = scope["query_string"].decode("latin-1")
-        # Quoted again: a line break in it would start a header, or another request.
-        path = "/" + quote(info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
+        path = proxied_path(info.rest, scope)
         node = _kubelet_of(app, info.name)
         await self._forward(app, node, Request(method, path, accept="*/*"), receive, send)
 
@@ -149,6 +147,8 @@ class NodeStreams:
                             raise _refusal(part)
                         type_ = b"text/plain" if is_log else part.content_type or b"text/plain"
                         headers = [(b"content-type", type_)]
+                        if part.location:
+                            headers.append((b"location", part.location))
                         await send({"type": "http.response.start", "status": part.status, "headers": headers})
                         part = part.body
                     await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -191,6 +191,14 @@ class NodeStreams:
             await _relay(far, receive, send)
         finally:
             await far.close()
+
+
+def proxied_path(rest: str, scope: Scope) -> str:
+    """What the far end is asked for: `rest` with its final slash, which tells directories apart, and the query."""
+    query = scope["query_string"].decode("latin-1")
+    slash = "/" if rest and scope["raw_path"].endswith(b"/") else ""
+    # Quoted again: a line break in it would start a header, or another request.
+    return "/" + quote(rest, safe="/:@!$&'()*+,;=~") + slash + (f"?{query}" if query else "")
 
 
 def _kubelet_of(app: App, name: str) -> str:

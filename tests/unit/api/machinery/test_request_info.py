@@ -81,6 +81,8 @@ def test_paths_outside_the_served_groups(path: str) -> None:
         ("DELETE", "/api/v1/namespaces", 405),
         ("HEAD", "/api/v1/pods", 405),
         ("OPTIONS", "/api/v1/pods", 405),
+        ("OPTIONS", "/api/v1/namespaces/a/pods/b/log", 405),
+        ("OPTIONS", "/api/v1/nodes/n/proxy", 405),
         ("GET", "/api/v1/namespaces/a/pods/b/binding", 405),
         ("DELETE", "/api/v1/namespaces/a/pods/b/status", 405),
         ("POST", "/apis/metrics.k8s.io/v1beta1/nodes", 405),
@@ -90,6 +92,14 @@ def test_what_a_served_group_does_not_have(method: str, path: str, code: int) ->
     with pytest.raises(StatusError) as refusal:
         info(path, method)
     assert (refusal.value.code, refusal.value.details) == (code, {})
+
+
+@pytest.mark.parametrize(("method", "verb"), [("OPTIONS", ""), ("HEAD", "get"), ("PATCH", "patch")])
+def test_a_proxy_passes_every_method_on(method: str, verb: str) -> None:
+    """Proxy version v1: A set of valid responses are returned for both pod and service Proxy. RBAC allows a method
+    without a verb to those who have all verbs."""
+    for path in ("/api/v1/namespaces/a/pods/b/proxy", "/api/v1/namespaces/a/services/b/proxy/x"):
+        assert info(path, method).verb == verb
 
 
 @pytest.mark.parametrize(
