@@ -22,14 +22,19 @@ from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import RealNode, real_node
 from tests.e2e.waiting import until
 
-# Answers every request with its first line, its body and its headers in lower case, on 8443 over TLS.
+# Answers every request with its first line, its body and its headers in lower case, on 8443 over TLS; /page is HTML.
 SERVER = """
 import http.server, ssl, tempfile, threading
 class Echo(http.server.BaseHTTPRequestHandler):
     def answer(self):
         body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
         said = "\\n".join([self.requestline, body, *(f"{k.lower()}: {v}" for k, v in self.headers.items())]).encode()
-        self.send_response(418 if self.path == "/teapot" else 200)
+        if self.path == "/page":
+            said = b'<a href="/rewriteme">test</a>'
+        self.send_response({"/teapot": 418, "/moved": 302}.get(self.path, 200))
+        self.send_header("content-type", "text/html" if self.path == "/page" else "text/plain")
+        if self.path == "/moved":
+            self.send_header("location", "/some/path")
         self.send_header("content-length", str(len(said)))
         self.send_header("x-pod", "web")
         self.end_headers()
@@ -120,6 +125,11 @@ def test_services_reach_containers_and_pods_are_reached(kube: Kubectl, node: Rea
     over_tls = kube("create", "--raw", f"{pods}/https:web:8443/proxy/post", "-f", "-", stdin="the body" * 9999)
     assert over_tls.lines[:2] == ["POST /post HTTP/1.1", "the body" * 9999]
     assert "error trying to reach service" in kube.run("get", "--raw", f"{pods}/https:web:8080/proxy/").err
+    assert (
+        kube("get", "--raw", f"{pods}/web:8080/proxy/page").out == f'<a href="{pods}/web:8080/proxy/rewriteme">test</a>'
+    )
+    assert kube("get", "--raw", f"{pods}/web:8080/proxy/moved").lines[0] == "GET /some/path HTTP/1.1"
+    assert f"x-forwarded-uri: {pods}/web:8080/proxy/a/" in kube("get", "--raw", f"{pods}/web:8080/proxy/a/").lines
     for method in ("OPTIONS", "PATCH", "DELETE"):
         assert _first_line(node, method, f"{pods}/web:8080/proxy/x") == f"{method} /x HTTP/1.1"
 

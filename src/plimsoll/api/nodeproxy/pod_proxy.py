@@ -3,22 +3,25 @@
 So the server needs no route to the pods' network, and a pod is reached at its loopback address, like with
 `kubectl port-forward`. A service's request goes to one of its ready endpoints. Names are `NAME`, `NAME:PORT` or
 `SCHEME:NAME:PORT`; a port of a service may be its name. With `https` the pod's certificate is not verified, as in
-Kubernetes. Responses are passed on unchanged: links in pages are not rewritten.
+Kubernetes. Links and redirects to the pod's own host lead back through the proxy (`links`).
 """
 
 from __future__ import annotations
 
 import secrets
 import ssl
-from functools import cache
+from collections.abc import AsyncIterator
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.exchange import Exchange, Receive, Scope, Send
 from plimsoll.api.machinery.kinds import stored_resource
+from plimsoll.api.machinery.rounds import Worker
 from plimsoll.api.machinery.status import StatusError, bad_request, not_found
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, why_unreachable
+from plimsoll.api.nodeproxy.links import PAGE_BYTES, Links, is_page
 from plimsoll.api.nodeproxy.streams import proxied_path
 from plimsoll.api.server.app import App
 from plimsoll.kube.request import ApiError as NodeRefused
@@ -31,10 +34,12 @@ if TYPE_CHECKING:
 
 CHANNELS = "v4.channel.k8s.io"
 _SERVICES = stored_resource("services")
+_STEPS = 8  # of /api/v1/namespaces/NAMESPACE/pods/NAME/proxy
 # Of one connection only (RFC 9110, 7.6.1), and what the server does not pass on.
 _DROPPED = frozenset(
     {b"authorization", b"connection", b"content-length", b"host", b"keep-alive", b"proxy-authenticate",
-     b"proxy-authorization", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+     b"proxy-authorization", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+     b"x-forwarded-uri"}
 )  # fmt: skip
 
 
@@ -152,26 +157,59 @@ class PodProxy:
         try:
             stream = await TlsStream.opened(port) if target.scheme == "https" else port
             connection = HttpClientConnection(stream, stream)
-            await self._exchange(connection, request, _request_head(call, scope, target, body) + body)
+            proxy = "/".join(path.split("/")[:_STEPS])
+            links = Links(proxy, request.header(b"host"), f"localhost:{target.port}")
+            message = _request_head(call, scope, target, body) + body
+            await self._exchange(connection, request, message, links, app.cluster.worker)
         except (EOFError, ConnectionError, ssl.SSLError) as error:
             reason = port.problem or str(error) or "it closed the connection without an answer"
             raise StatusError(503, "ServiceUnavailable", f"error trying to reach service: {reason}", {}) from error
         finally:
             socket.abort()
 
-    async def _exchange(self, connection: HttpClientConnection, request: Exchange, message: bytes) -> None:
+    async def _exchange(
+        self, connection: HttpClientConnection, request: Exchange, message: bytes, links: Links, worker: Worker
+    ) -> None:
         code = await connection.begin(message)
-        headers = [(name, value) for name, value in connection.headers.items() if name not in _DROPPED]
+        headers = {name: value for name, value in connection.headers.items() if name not in _DROPPED}
+        if b"location" in headers:
+            headers[b"location"] = links.link(headers[b"location"].decode("latin-1")).encode("latin-1")
         if request.scope["method"] == "HEAD":
-            await request.respond(code, b"", headers)
+            await request.respond(code, b"", [*headers.items()])
             return
-        await request.respond_in_pieces(code, connection.parts(), headers)
+        parts = connection.parts()
+        if is_page(headers) and b"location" not in headers:
+            page = await _beginning(parts, PAGE_BYTES)
+            if len(page) <= PAGE_BYTES:
+                encoding = headers.get(b"content-encoding", b"")
+                page = await worker.run(request.user.name, partial(links.page, page, encoding))
+                await request.respond(code, page, [*headers.items()])
+                return
+            parts = _again(page, parts)
+        await request.respond_in_pieces(code, parts, [*headers.items()])
+
+
+async def _beginning(parts: AsyncIterator[bytes], most_bytes: int) -> bytes:
+    """All, or more than `most_bytes`."""
+    begun = bytearray()
+    async for part in parts:
+        begun += part
+        if len(begun) > most_bytes:
+            break
+    return bytes(begun)
+
+
+async def _again(begun: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield begun
+    async for part in rest:
+        yield part
 
 
 def _request_head(call: ApiCall, scope: Scope, target: PortTarget, body: bytes) -> bytes:
     path = proxied_path(call.info.rest, scope)
     lines = [f"{scope['method']} {path} HTTP/1.1".encode(), b"host: localhost:%d" % target.port]
     lines += [name + b": " + value for name, value in scope["headers"] if name.lower() not in _DROPPED]
+    lines.append(b"x-forwarded-uri: " + scope["raw_path"])
     if body or scope["method"] in ("POST", "PUT", "PATCH"):
         lines.append(b"content-length: %d" % len(body))
     return b"\r\n".join([*lines, b"connection: close", b"", b""])
