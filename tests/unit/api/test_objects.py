@@ -330,40 +330,6 @@ async def test_apply_needs_a_manager_and_creates_only_objects(tmp_path: Path) ->
         )
 
 
-async def test_create_time_warnings(tmp_path: Path) -> None:
-    async with api(tmp_path) as ask:
-        sent = pod(requests={"memory": "128m"})
-        sent["spec"]["containers"][0]["env"] = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
-        said = await ask("POST", PODS, sent)
-        assert said.warnings == [
-            '299 - "spec.containers[0].resources.requests[memory]: fractional byte value \\"128m\\" is invalid, must be an integer"',
-            '299 - "spec.containers[0].env[1]: hides previous definition of \\"A\\", which may be dropped when using apply"',
-        ]
-
-
-async def test_many_warnings_are_cut(tmp_path: Path) -> None:
-    """At 4096 letters, as kube-apiserver 1.36.4 does with the same pod."""
-    async with api(tmp_path) as ask:
-        sent = pod()
-        sent["spec"]["containers"][0]["env"] = [{"name": "A"}] * 300
-        said = await ask("POST", PODS, sent)
-        assert (said.code, len(said.warnings)) == (201, 42)
-
-
-async def test_a_changed_template_is_warned_of(tmp_path: Path) -> None:
-    async with api(tmp_path) as ask:
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
-        sent = {"metadata": {"name": "a.b"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
-        said = await ask("POST", "/apis/apps/v1/namespaces/default/deployments", sent)
-        (warning,) = said.warnings
-        assert "this is used in Pod names and hostnames" in warning
-        change = {"spec": {"template": {"spec": {"hostAliases": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}]}}}}
-        said = await ask("PATCH", "/apis/apps/v1/namespaces/default/deployments/a.b", change, MERGE)
-        assert said.warnings == ['299 - "spec.template.spec.hostAliases[1].ip: duplicate ip \\"1.1.1.1\\""']
-        change = {"metadata": {"labels": {"x": "y"}}}
-        assert (await ask("PATCH", "/apis/apps/v1/namespaces/default/deployments/a.b", change, MERGE)).warnings == []
-
-
 async def test_body_forms(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         said = await ask("POST", CONFIG_MAPS, b"metadata: {name: yy}\ndata: {a: b}\n", "application/yaml")
@@ -396,7 +362,17 @@ async def test_a_lease_is_created_by_put_and_then_needs_its_version(tmp_path: Pa
         )
         body["metadata"]["resourceVersion"] = (await ask.ok("GET", path))["metadata"]["resourceVersion"]  # type: ignore[index]
         body["spec"]["renewTime"] = "2026-11-15T20:30:00.000000Z"  # type: ignore[index]
-        assert (await ask("PUT", path, body)).code == 200
+        said = await ask("PUT", path, body)
+        assert said.code == 200
+        await ask("DELETE", path)
+        uid = said.json["metadata"]["uid"]
+        gone = await ask("PUT", path, said.json)
+        assert (gone.code, gone.message) == (
+            409,
+            'Operation cannot be fulfilled on leases.coordination.k8s.io "n1": StorageError: invalid object, Code: 4, Key: '
+            "/registry/leases/kube-node-lease/n1, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in "
+            f"precondition: {uid}, UID in object meta: ",
+        )
 
 
 async def test_what_new_nodes_and_namespaces_get(tmp_path: Path) -> None:

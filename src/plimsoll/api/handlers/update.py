@@ -48,7 +48,7 @@ from plimsoll.api.machinery.metadata import (
     update_errors,
     updated_metadata,
 )
-from plimsoll.api.machinery.request_info import WriteOptions, write_options
+from plimsoll.api.machinery.request_info import RequestInfo, WriteOptions, write_options
 from plimsoll.api.machinery.service_addresses import UnclaimedError, names_of
 from plimsoll.api.machinery.status import StatusError, conflict, internal, invalid_object, not_found
 from plimsoll.api.machinery.versions import in_its_version, to_store
@@ -79,6 +79,7 @@ async def update(cluster: Cluster, call: ApiCall) -> Response:
     check_place(metadata, info.namespace, info.name, namespaced=resource.namespaced)
     if strategy(resource).create_on_update and cluster.store.get(key(resource, info.namespace, info.name)) is None:
         _check_number(metadata.get("resourceVersion"))
+        _check_no_uid(resource, info, metadata.get("uid") or "")
         others = {field: value for field, value in metadata.items() if field != "resourceVersion"}
         named = {**sent, "metadata": {**others, "name": info.name}}
         return await create_object(cluster, call, options, named)
@@ -314,6 +315,18 @@ def _check_version(resource: ApiResource, name: str, sent: Any, stored: str) -> 
         return
     _check_number(sent)
     raise conflict(resource, name)
+
+
+def _check_no_uid(resource: ApiResource, info: RequestInfo, sent: str) -> None:
+    """The object that a PUT is about no longer exists, in the words of storage."""
+    if sent:
+        where = "/".join(filter(None, (resource.plural, info.namespace, info.name)))
+        raise conflict(
+            resource,
+            info.name,
+            f"StorageError: invalid object, Code: 4, Key: /registry/{where}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: UID in precondition: {sent}, UID in object meta: ",
+        )
 
 
 def _check_number(version: Any) -> None:
