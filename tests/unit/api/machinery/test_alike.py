@@ -9,17 +9,21 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.machinery.alike import Key, decoded_alike
+from plimsoll.api.machinery.alike import READ, Key, decoded_alike
 from plimsoll.api.machinery.audit import Audit, AuditFile
+from plimsoll.api.machinery.cluster import prefix
+from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, User
 from plimsoll.codec.schema.decode import DecodeError, decode
 from plimsoll.codec.schema.schema import schema
+from plimsoll.store.index import bucket_of
 from tests.unit.api.api_client import MERGE, PODS, ApiClient, api, pod
 
 ROOT_CA = "-----CA-----\n"
 NAMESPACE = "/api/v1/namespaces/default"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u", "blockOwnerDeletion": True}
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
@@ -299,3 +303,34 @@ async def test_as_many_documents_are_kept_as_are_in_use(tmp_path: Path, monkeypa
         assert outcomes.found == 2
         await ask.ok("POST", PODS, pod("c", nodeSelector={"n": "0"}))  # the oldest has gone
         assert outcomes.found == 2
+
+
+async def test_a_create_reads_no_other_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it reads of stored objects decides about the outcome, so their changes must be in the key."""
+    async with api(tmp_path) as ask:
+        await ask.ok("POST", CLASSES, {"metadata": {"name": "high"}, "value": 1})
+        await ask.ok("POST", RUNTIME_CLASSES, {"metadata": {"name": "rc"}, "handler": "rc"})
+        await ask.ok("POST", f"{NAMESPACE}/serviceaccounts", {"metadata": {"name": "robot"}})
+        store, read = ask.app.cluster.store, set[str]()
+
+        def recording(name: str) -> None:
+            method = getattr(store, name)
+
+            def recorded(key: str = "", *rest: Any, **options: Any) -> Any:
+                read.add(bucket_of(key))  # "": how many objects there are at all
+                return method(key, *rest, **options)
+
+            monkeypatch.setattr(store, name, recorded)
+
+        for name in ("get", "list", "list_part", "count"):
+            recording(name)
+        given: dict[str, Any] = {"priorityClassName": "high", "runtimeClassName": "rc", "serviceAccountName": "robot"}
+        claim: dict[str, Any] = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
+        given |= {"volumes": [claim, {"name": "m", "configMap": {"name": "m"}}], "imagePullSecrets": [{"name": "s"}]}
+        document = json.loads(body("first", **given))
+        document["metadata"]["ownerReferences"] = [OWNER]
+        await ask.ok("POST", PODS, document)
+        decides, others = (
+            {bucket_of(prefix(stored_resource(each))) for each in kinds} for kinds in (READ, ("pods", "resourcequotas"))
+        )
+        assert read - others - {""} == decides
