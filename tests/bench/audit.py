@@ -15,9 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.unit.rules.audit.nodes import bent, container_id, healthy, node_object, with_file
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
 
-HERE = Path(__file__).parent
+from tests.unit.rules.audit.nodes import bent, container_id, healthy, node_object, with_file  # noqa: E402
+
 PER_NODE = 110
 # pods, most seconds of CPU, most MiB
 SIZES = ((PER_NODE, 1.0, 60), (10_000, 30.0, 400))
