@@ -37,17 +37,11 @@ NEEDS = "needs containerd 1.7 or newer on PATH, which has NRI"
 
 
 class NriFiles(OwnContainerd):
-    """NRI is on, with all its files in the directory of this containerd; crun is the one in PATH."""
+    """NRI is on, with all its files in the directory of this containerd."""
 
     @property
     def nri_socket(self) -> Path:
         return self.directory / "nri.sock"
-
-    def prepare(self, plugins: Path | None = None) -> None:
-        super().prepare(plugins)
-        config = self.directory / "config.toml"
-        text = config.read_text().replace("/usr/bin/crun", shutil.which("crun") or "/usr/bin/crun")
-        config.write_text(text)
 
     def _nri_section(self) -> str:
         return _NRI.format(directory=self.directory)

@@ -1,6 +1,6 @@
 """`plimsoll attach` in guests: on cgroup v2 with cgroupfs and systemd, runc and crun; on cgroup v1 with crun.
 
-crun refuses a v1 machine that has left a controller on cgroup v2, as most have; the v1 guest has none there.
+A v1 machine that has left a controller on cgroup v2, as most have, is the host's case; the v1 guest has none there.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_attach_in_a_guest(
 
 @pytest.mark.long
 def test_attach_with_crun_on_cgroup_v1(exercised: Callable[[str, str], None]) -> None:
-    """The test of the host, where crun starts no container. An overlay cannot be containerd's, so it is on the disk."""
+    """The test of the host, where no controller is on cgroup v2. An overlay cannot be containerd's: it is on the disk."""
     guest = Guest("uml", cgroup=1, memory_mib=768, disk_mib=768)
     test = "test_values_at_create_on_update_after_restarts_and_after_detach[crun]"
     done = run_in(guest, "crun", f"tests/kernel/test_host_attach.py::{test}", TMPDIR="/scratch")

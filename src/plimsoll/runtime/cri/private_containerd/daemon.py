@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -62,7 +63,7 @@ disabled_plugins = [
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun.options]
-      BinaryName = "/usr/bin/crun"
+      BinaryName = "{crun}"
       SystemdCgroup = {systemd}
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
@@ -85,6 +86,13 @@ ADD)
   echo '{{"cniVersion":"0.4.0","interfaces":[{{"name":"'"$CNI_IFNAME"'","sandbox":"'"$CNI_NETNS"'"}}],
     "ips":[{{"version":"4","interface":0,"address":"127.0.0.1/8"}}]}}' ;;
 esac
+"""
+UNIFIED = Path("/sys/fs/cgroup/unified")
+# crun refuses a cgroup v1 machine that has left a controller on cgroup v2 ("hybrid mode"), although it would not use
+# that controller. In a mount namespace where the cgroup v2 mount is covered, it sees cgroup v1 alone.
+_CRUN_ON_V1 = f"""\
+#!/bin/sh
+exec unshare --mount /bin/sh -c 'mount -t tmpfs none {UNIFIED} && exec "$0" "$@"' {{crun}} "$@"
 """
 _NETWORK = {"cniVersion": "0.4.0", "name": "plimsoll", "plugins": [{"type": "plimsoll-loopback"}]}
 
@@ -121,9 +129,15 @@ class OwnContainerd:
             (own_plugins / name).chmod(0o755)
         if self._loopback:
             (self.directory / "cni" / "10-plimsoll.conflist").write_text(json.dumps(_NETWORK))
+        crun = shutil.which("crun") or "/usr/bin/crun"
+        if controllers_on_v2_beside_v1():
+            (self.directory / "crun").write_text(_CRUN_ON_V1.format(crun=shlex.quote(crun)))
+            (self.directory / "crun").chmod(0o755)
+            crun = str(self.directory / "crun")
         # Lowering oom_score_adj needs a capability; without it containerd must not try.
         config = _CONFIG.format(
             directory=self.directory,
+            crun=crun,
             pause=PAUSE,
             restrict=str(not has_capability("SYS_RESOURCE")).lower(),
             systemd=str(self._systemd).lower(),
@@ -242,6 +256,14 @@ def mounts_below(directory: Path) -> list[str]:
     top = f"{directory.resolve()}/"
     paths = [mount.mount_point for mount in mountinfo(Path("/proc/self/mountinfo").read_text())]
     return sorted((path for path in paths if path.startswith(top)), key=len, reverse=True)
+
+
+def controllers_on_v2_beside_v1() -> list[str]:
+    """On a cgroup v1 machine: the controllers that are on its cgroup v2 mount."""
+    try:
+        return (UNIFIED / "cgroup.controllers").read_text().split()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def hugetlb_unmounted() -> bool:
