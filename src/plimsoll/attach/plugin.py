@@ -141,12 +141,13 @@ class AttachPlugin:
         known = self._journal.entries
         entries = []
         for file, wanted in files.items():
-            before = given.get(file)
+            before, earlier = given.get(file), known.get(f"{target.path}\t{file}")
             if before is None or same_value(file, wanted, before, self._page_size):
-                earlier = known.get(f"{target.path}\t{file}")
                 before = earlier.before if earlier is not None else DEFAULTS[file]
-            inode = known[f"{target.path}\t{file}"].inode if f"{target.path}\t{file}" in known else 0
-            entries.append(Entry(target.path, file, before, wanted, inode, target.container_id))
+            entry = earlier or Entry(target.path, file, before, wanted, 0, target.container_id)
+            entries.append(
+                msgspec.structs.replace(entry, before=before, container_id=target.container_id).wants(wanted)
+            )
         try:
             self._journal.record(entries)
         except JournalError as error:

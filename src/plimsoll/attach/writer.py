@@ -112,7 +112,7 @@ class AttachWriter:
         """Another value of ours for a file: the journal gets it first. Raises CgroupError."""
         entry = self.journal.entries.get(f"{target.path}\t{file}")
         if entry is not None:
-            self.journal.record([msgspec.structs.replace(entry, wanted=value)])
+            self.journal.record([entry.wants(value)])
         await self.driver.write(target.path, file, value)
 
     def outcome(self, entry: Entry) -> Outcome:

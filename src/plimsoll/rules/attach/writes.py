@@ -1,8 +1,8 @@
 """Which writes lead from the observed files to the desired ones, which ones lead back, and who overwrote a value.
 
-The journal has one entry per file that attach has written or is about to write: the value before, and the last value
-of attach. Whatever happens in between, a file has one of the two, or a third one of another writer. A
-third value is never restored over: it is not ours.
+The journal has one entry per file that attach has written or is about to write: the value before, the last value of
+attach, and the one that it replaces, because attach may be killed after the entry and before the write. Whatever happens
+in between, a file has one of these, or one of another writer. That one is never restored over: it is not ours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ FIGHT_S = 300.0
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created."""
+    """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created. `previous`: what
+    attach wanted before `wanted`, if anything."""
 
     path: str
     file: str
@@ -29,10 +30,20 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     wanted: str
     inode: int = 0
     container_id: str = ""
+    previous: str = ""
 
     @property
     def key(self) -> str:
         return f"{self.path}\t{self.file}"
+
+    def wants(self, value: str) -> Entry:
+        """The entry for another value of the same file."""
+        return self if value == self.wanted else msgspec.structs.replace(self, wanted=value, previous=self.wanted)
+
+    def is_ours(self, found: str, page_size: int) -> bool:
+        """Whether attach can have written this."""
+        ours = (self.wanted, self.previous) if self.previous else (self.wanted,)
+        return any(same_value(self.file, each, found, page_size) for each in ours)
 
 
 class PlannedWrite(msgspec.Struct, frozen=True):
@@ -66,9 +77,9 @@ def planned_writes(
             known = journal.get(f"{target.path}\t{file}")
             if known is not None and known.inode not in (0, inode):
                 known = None  # another cgroup with that name
-            before = text if known is None else known.before
-            overwritten = known is not None and not same_value(file, known.wanted, text, page_size)
-            entry = Entry(target.path, file, before, wanted, inode, target.container_id)
+            overwritten = known is not None and not known.is_ours(text, page_size)
+            entry = known or Entry(target.path, file, text, wanted, inode, target.container_id)
+            entry = msgspec.structs.replace(entry, inode=inode, container_id=target.container_id).wants(wanted)
             found.append(PlannedWrite(target, file, text, wanted, entry, overwritten))
     return found
 
@@ -87,9 +98,7 @@ def restoring(entry: Entry, found: str | None, inode: int | None, page_size: int
         return "gone"
     if same_value(entry.file, entry.before, found, page_size):
         return "already"
-    if not same_value(entry.file, entry.wanted, found, page_size):
-        return "changed by another"
-    return "restored"
+    return "restored" if entry.is_ours(found, page_size) else "changed by another"
 
 
 def overwriter(level: Level, driver: Driver, entry: Entry, found: str, page_size: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from plimsoll.rules.attach.reclaim import ReclaimSample, reclaim_bytes, within_budget
@@ -54,6 +55,21 @@ def test_what_the_policy_no_longer_asks_for() -> None:
 )
 def test_restoring(found: str | None, inode: int | None, outcome: Outcome) -> None:
     assert restoring(ENTRY, found, inode, PAGE) == outcome
+
+
+def test_restoring_after_a_kill_between_the_entry_of_a_new_value_and_its_write() -> None:
+    observed = {TARGET.path: ({"memory.low": "8192", "memory.min": "4096"}, 7)}
+    changed = msgspec.structs.replace(TARGET, files={**TARGET.files, "memory.low": "16384"})
+    (write,) = planned_writes([changed], observed, {ENTRY.key: ENTRY}, PAGE)
+    assert not write.overwritten
+    assert [restoring(write.entry, text, 7, PAGE) for text in ("8192", "16384", "0", "12288")] == [
+        "restored",
+        "restored",
+        "already",
+        "changed by another",
+    ]
+    (again,) = planned_writes([changed], observed, {write.entry.key: write.entry}, PAGE)
+    assert (again.entry, again.overwritten) == (write.entry, False)
 
 
 def test_restoring_before_the_cgroup_was_seen() -> None:
