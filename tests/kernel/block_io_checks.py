@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.cgroups.drivers.block_io import on_this_machine
 from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.node.resources.block_io import on_this_machine
 from plimsoll.rules.blockio.entries import limit_entries
 from plimsoll.rules.blockio.policy import IO_MAX, IoCeiling, IoDevice, IoPolicy
 from plimsoll.rules.config.parse import default_config

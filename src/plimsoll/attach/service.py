@@ -26,10 +26,20 @@ from plimsoll.attach.report import MOST_LISTED, AttachMeters, AttachStatus, Chan
 from plimsoll.attach.scores import stale_entries
 from plimsoll.attach.watchdog import Watchdog
 from plimsoll.attach.writer import PROC, AttachWriter
+from plimsoll.cgroups.drivers.block_io import on_this_machine
+from plimsoll.errors import InvalidConfigError
 from plimsoll.linux.files.state_dir import replace_private
 from plimsoll.rules.attach.policy import AttachPolicy
 from plimsoll.rules.attach.values import AttachedPod, Decision, KnownPods, Target, decided, switch_problems
-from plimsoll.rules.attach.writes import Entry, PlannedWrite, gives_up, obsolete, overwriter, planned_writes
+from plimsoll.rules.attach.writes import (
+    Entry,
+    PlannedWrite,
+    gives_up,
+    missing_files,
+    obsolete,
+    overwriter,
+    planned_writes,
+)
 from plimsoll.rules.node.node_config import NodeConfig
 
 Mode = Literal["observe", "canary", "enforce"]
@@ -86,7 +96,29 @@ class AttachService:
         self._abandoned: set[str] = set()
         self._reported: set[str] = set()  # messages of the last round, which are not repeated
         self._messages: set[str] = set()  # of this round
-        self._problems = switch_problems(policy(), setting, os.path.exists("/proc/pressure/memory"))
+        self._has_psi = os.path.exists("/proc/pressure/memory")
+        self._plain = setting  # without block I/O, which is a part of the policy
+        self._adopted: AttachPolicy | None = None
+        self._problems: list[str] = []
+        self._current()
+
+    def _current(self) -> AttachPolicy:
+        """The policy; if it is another one than before, with what it means on this machine."""
+        policy = self._policy()
+        if policy is self._adopted:
+            return policy
+        setting, notes = self._plain, list[str]()
+        if policy.io is not None:
+            with_io = msgspec.structs.replace(setting, policy=msgspec.structs.replace(setting.policy, io=policy.io))
+            try:
+                setting, notes = on_this_machine(with_io, self.writer.driver, by_runtime=True)
+            except InvalidConfigError as error:
+                notes = [f"ioControl is ignored: {error}"]
+        self._adopted, self.setting, self._known = policy, setting, {}
+        self._problems = [*switch_problems(policy, setting, self._has_psi), *notes]
+        for problem in self._problems:
+            log.warning("%s", problem)
+        return policy
 
     def _changed(self) -> None:
         self._decided_for = None
@@ -96,6 +128,9 @@ class AttachService:
 
     def in_scope(self, namespace: str) -> bool:
         return self.scope.includes(namespace, self.book.namespaces.get(namespace, {}))
+
+    def _scope(self) -> Callable[[str], bool] | None:
+        return self.in_scope if self.scope.mode == "canary" else None
 
     def _acts(self, namespace: str) -> bool:
         return not self._ending and self.scope.mode != "observe" and self.in_scope(namespace)
@@ -114,7 +149,7 @@ class AttachService:
         ended = ("Succeeded", "Failed")
         pods = [self._attached(uid) for uid, each in self.book.pods.items() if each.pod.status.phase not in ended]
         self._known = {uid: pod for uid, pod in self._known.items() if uid in self.book.pods}
-        return decided(pods, policy, self.setting, self.in_scope, self._known)
+        return decided(pods, policy, self.setting, self._scope(), self._known)
 
     def _container_target(self, uid: str, name: str, container_id: str) -> Target | None:
         """One container alone: its answer must not wait until all pods are computed."""
@@ -125,9 +160,9 @@ class AttachService:
             for target in self.decision.targets
             if target.level == "pod" and target.subject != own
         )
-        policy = self._policy()
+        policy = self._current()
         policy = msgspec.structs.replace(policy, reserve_bytes=policy.reserve_bytes + others)
-        found = decided([AttachedPod(pod, {name: container_id})], policy, self.setting, self.in_scope)
+        found = decided([AttachedPod(pod, {name: container_id})], policy, self.setting, self._scope())
         for target in found.targets:
             if target.container_id == container_id:
                 lifted = {f: v for f in target.files if (v := self.watchdog.lifted.get(f"{target.path}\t{f}"))}
@@ -138,8 +173,6 @@ class AttachService:
 
     async def run(self) -> None:
         """Without end."""
-        for problem in self._problems:
-            log.warning("%s", problem)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watchdog.run(lambda: self.decision))
             while True:
@@ -150,7 +183,7 @@ class AttachService:
     async def round(self) -> None:
         """One look at everything."""
         self.writer.runtime_updates_unified = self.plugin.updates_unified and self.setting.policy.cgroup_version == 2
-        policy = self._policy()
+        policy = self._current()
         if policy is not self._decided_for:
             self.decision, self._decided_for = self._decided(policy), policy
         for note in self.decision.notes:
@@ -160,6 +193,9 @@ class AttachService:
             found = self.writer.read(target.path, tuple(target.files))
             if found is not None:
                 observed[target.path] = found
+        for target, file in missing_files(self.decision.targets, observed):
+            reason = self.writer.driver.has(file) or "its controller is not enabled in the cgroup above"
+            self._say_once(f"{target.subject}: {target.path} has no {file}: {reason}", logging.WARNING)
         page_size = self.setting.policy.page_size
         writes = planned_writes(self.decision.targets, observed, self.journal.entries, page_size)
         writes = [write for write in writes if self._may_write(write)]

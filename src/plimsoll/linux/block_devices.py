@@ -19,11 +19,21 @@ BFQ = "bfq"
 
 
 def disk_number(path: str, sys: Path = SYS) -> str:
-    """MAJOR:MINOR of the disk at this path, or of the disk that the partition is on. Raises OSError."""
-    status = os.stat(path)
-    if not stat.S_ISBLK(status.st_mode):
-        raise OSError(0, "not a block device")
-    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    """MAJOR:MINOR of the disk at this path, or of the disk that the partition is on. Raises OSError.
+
+    A container has a /dev of its own without disks; the kernel lists them in /sys.
+    """
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        named = sys / "class/block" / path.removeprefix("/dev/").replace("/", "!") / "dev"
+        if not path.startswith("/dev/") or not named.exists():
+            raise
+        number = named.read_text(encoding="ascii").strip()
+    else:
+        if not stat.S_ISBLK(status.st_mode):
+            raise OSError(0, "not a block device")
+        number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     place = sys / "dev/block" / number
     if (place / "partition").exists():
         return (place.resolve().parent / "dev").read_text(encoding="ascii").strip()

@@ -48,10 +48,10 @@ from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.reporting.event_correlator import ObjectReference
 from plimsoll.node.reporting.event_recorder import PodEvents, Recorder
 from plimsoll.node.reporting.status_manager import Reporter
-from plimsoll.node.resources.block_io import IoAnnotations
 from plimsoll.node.resources.cgroup_locator import CgroupLocator
 from plimsoll.node.resources.container_cgroups import AgentCgroups, ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
+from plimsoll.node.resources.io_annotations import IoAnnotations
 from plimsoll.node.resources.memory_manager import MemoryManager
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
@@ -171,7 +171,7 @@ class Agent:
         self.container_cgroups = self._container_cgroups(driver)
         self.io: IoAnnotations | None = None
         if setting.policy.io is not None:
-            self.io = IoAnnotations(setting, self.cgroups.lacks, self.cgroups.sized_pod, self._warn)
+            self.io = IoAnnotations(setting, self.cgroups.sized_pod, self._warn)
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(
             self.cpus,

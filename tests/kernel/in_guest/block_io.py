@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from plimsoll.cgroups.drivers.block_io import on_this_machine
 from plimsoll.cgroups.drivers.detect import entry_directories, open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.systemd import SystemdCgroups
 from plimsoll.cgroups.engine.manager import CgroupManager
@@ -28,7 +29,6 @@ from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.linux.machine import this_machine
 from plimsoll.node.agent import Agent
-from plimsoll.node.resources.block_io import on_this_machine
 from plimsoll.rules.config.extras import extras_reading
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.cgroup_names import Driver as DriverName

@@ -12,10 +12,12 @@ import pytest
 from plimsoll.attach.detach import restored
 from plimsoll.attach.journal import JournalError
 from plimsoll.attach.service import Scope
-from plimsoll.rules.attach.policy import AttachPolicy, Switches
+from plimsoll.linux.block_devices import disk_number
+from plimsoll.rules.attach.policy import AttachPolicy, Switches, attach_policy
+from plimsoll.rules.blockio.policy import IO_MAX
 from plimsoll.runtime.nri import messages as m
 from plimsoll.runtime.nri.plugin import NriSession
-from tests.unit.attach.attach_node import HIGH, LOW, AttachNode
+from tests.unit.attach.attach_node import HIGH, LOW, MIB, AttachNode
 from tests.unit.runtime.nri.fake_runtime import fake_runtime
 
 BEFORE = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.oom.group": "0"}
@@ -84,6 +86,51 @@ async def test_canary_changes_the_chosen_namespaces_only(tmp_path: Path) -> None
     await node.service.round()
     assert node.files("/kubepods")["memory.low"] == str(2 * int(LOW))
     assert node.files(node.container_path("a")) == BEFORE
+
+
+@pytest.fixture
+def disk() -> tuple[str, str]:
+    """A path and its number."""
+    found = next((path for path in sorted(Path("/dev").glob("loop[0-9]*")) if path.is_block_device()), None)
+    if found is None:
+        pytest.skip("this machine has no block device to look at")
+    return str(found), disk_number(str(found))
+
+
+async def test_block_io_is_limited_changed_and_restored(tmp_path: Path, disk: tuple[str, str]) -> None:
+    path, number = disk
+    limited = attach_policy({"ioControl": {"devices": [path], "ceilings": {"*": {"max": "wbps=8Mi"}}}})
+    node = AttachNode(tmp_path / "s", policy=limited)
+    pod, container = await node.pod("a", annotations={IO_MAX: "wbps=1Mi"})
+    await node.created(pod, container)
+    group = "/kubepods/burstable/poduid-a"
+
+    def found(name: str, at: str = group) -> str:
+        group = node.kernel.read(at, (name,))
+        assert group is not None
+        return group.files[name]
+
+    await node.service.round()
+    assert found("io.max") == f"{number} wbps={MIB}"
+    assert [found("io.weight", at) for at in ("/kubepods", "/kubepods/burstable")] == ["default 500", "default 100"]
+    node.policy = attach_policy({"ioControl": {"devices": [path], "ceilings": {"*": {"max": "wbps=512Ki"}}}})
+    await node.service.round()
+    assert found("io.max") == f"{number} wbps={MIB // 2}"
+    assert "plimsoll.dev/io-max]: Forbidden" in node.service.status().notes[0]
+    node.policy = attach_policy({})
+    await node.service.round()
+    assert (found("io.max"), found("io.weight", "/kubepods")) == ("", "default 100")
+    assert not node.journal.entries
+
+
+async def test_block_io_that_this_machine_cannot_control_is_said_and_the_rest_works(tmp_path: Path) -> None:
+    switches = {"memoryQoS": "tiered", "ioControl": {"devices": ["/dev/no-such-disk"]}}
+    node = AttachNode(tmp_path / "s", policy=attach_policy(switches))
+    assert await node.created(*await node.pod("a")) == ADJUSTED
+    await node.service.round()
+    (problem,) = (each for each in node.service.status().problems if "ioControl" in each)
+    assert problem.startswith("ioControl is ignored: ioControl.devices[0]: /dev/no-such-disk: No such file")
+    assert node.files("/kubepods")["memory.low"] == LOW
 
 
 async def test_detach_restores_and_leaves_what_others_have_changed(tmp_path: Path) -> None:

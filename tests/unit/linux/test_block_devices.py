@@ -41,7 +41,20 @@ def test_a_partition_is_its_disk(tmp_path: Path) -> None:
     assert disk_number(str(device), made_sys(tmp_path, number, "partition")) == "254:0"
 
 
-@pytest.mark.parametrize("path", ["/dev/null", "/nowhere"])
+@pytest.mark.parametrize(
+    ("path", "of"), [("/dev/vda-test", "disk"), ("/dev/vda-test1", "partition"), ("/dev/cciss/c0d0", "disk")]
+)
+def test_a_disk_that_dev_does_not_have(path: str, of: str, tmp_path: Path) -> None:
+    """As in a container."""
+    number = "254:0" if of == "disk" else "254:1"
+    sys = made_sys(tmp_path, number, of)
+    place = sys / "class/block" / path.removeprefix("/dev/").replace("/", "!")
+    place.mkdir(parents=True)
+    (place / "dev").write_text(f"{number}\n")
+    assert disk_number(path, sys) == "254:0"
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/nowhere", "/dev/nowhere"])
 def test_what_is_no_disk(path: str) -> None:
     with pytest.raises(OSError, match=r"not a block device|No such file"):
         disk_number(path)

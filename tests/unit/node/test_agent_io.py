@@ -125,8 +125,8 @@ async def test_a_new_pod_with_a_wrong_value_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_kernel_without_io_latency(tmp_path: Path) -> None:
-    world = IoWorld(tmp_path, {IO_LATENCY: "target=9ms"})
-    world.kernel = type(world.kernel)(2, lacking={"io.latency": "this kernel's cgroups have no io.latency"})
+    without = msgspec.structs.replace(IO, no_latency="this kernel's cgroups have no io.latency")
+    world = IoWorld(tmp_path, {IO_LATENCY: "target=9ms"}, without)
     async with world.running():
         await world.until(phase("Failed"))
         assert "this kernel's cgroups have no io.latency" in json.dumps(world.statuses[-1])

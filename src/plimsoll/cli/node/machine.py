@@ -106,7 +106,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
     notes += [warning] if warning else []
     files = open_cgroupfs(found)
     if setting.policy.io is not None:
-        from plimsoll.node.resources.block_io import on_this_machine
+        from plimsoll.cgroups.drivers.block_io import on_this_machine
 
         setting, io_notes = on_this_machine(setting, files, by_runtime=runtime is not None)
         notes += io_notes

@@ -28,8 +28,8 @@ from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
 from plimsoll.node.resize.queue import ResizeDecision, Resizes
-from plimsoll.node.resources.block_io import IoAnnotations
 from plimsoll.node.resources.cpu_manager import CpuPinning
+from plimsoll.node.resources.io_annotations import IoAnnotations
 from plimsoll.node.resources.resource_managers import ResourceManagers
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s

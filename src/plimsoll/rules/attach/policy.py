@@ -13,12 +13,16 @@
       cpuBurstPercent: 50
     memoryReserve: 256Mi           # Σ memory.min stays below allocatable by this much
     restoreOnExit: false           # write the values from before when attach ends
+    ioControl:                     # block I/O: weights of classes, limits of pods; see rules.config.io_control
+      devices: [/dev/vda]
+      ceilings: {"*": {max: wbps=50Mi}}
     namespaces:
       payments: {memoryQoS: hard}  # the same switches and ceilings; what is not named is as above
 
 Everything is off by default. A document that has an error is refused as a whole, with every error and its field.
 Protection follows from requests, which quotas and the scheduler govern. A pod can decline it (`plimsoll.dev/memory-qos:
-"off"`), never ask for more; only the CPU burst can be asked for (`plimsoll.dev/cpu-burst-percent`), up to the ceiling.
+"off"`), never ask for more; only a CPU burst (`plimsoll.dev/cpu-burst-percent`), I/O limits (`plimsoll.dev/io-max`) and
+latency targets (`plimsoll.dev/io-latency`) can be asked for, up to the ceiling.
 """
 
 from __future__ import annotations
@@ -29,6 +33,9 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from plimsoll.errors import FieldError, InvalidObjectError, InvalidQuantityError
+from plimsoll.rules.blockio.policy import IoPolicy
+from plimsoll.rules.config.field_types import Problems
+from plimsoll.rules.config.io_control import read_io_control
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems
 from plimsoll.rules.oom.throttling import Policy as Watchdog
@@ -64,6 +71,7 @@ class AttachPolicy(msgspec.Struct, frozen=True):
     namespaces: Mapping[str, Switches] = {}
     reserve_bytes: int = DEFAULT_RESERVE_BYTES
     restore_on_exit: bool = False
+    io: IoPolicy | None = None  # None: block I/O is left as it is
 
     def of(self, namespace: str) -> Switches:
         return self.namespaces.get(namespace, self.default)
@@ -84,9 +92,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "throttleWatchdog": get_args(Watchdog),
 }
 _CEILINGS = {"memoryMin": "most_min_bytes", "memoryLow": "most_low_bytes", "cpuBurstPercent": "most_burst_percent"}
-_NODE = ("memoryReserve", "restoreOnExit", "namespaces")
-_IO = "attach does not write io.weight and io.max: remove the field"
-_REFUSED = {"ioWeight": _IO, "ioMax": _IO}
+_NODE = ("memoryReserve", "restoreOnExit", "ioControl", "namespaces")
 
 
 def attach_policy(document: JsonObject) -> AttachPolicy:
@@ -95,6 +101,7 @@ def attach_policy(document: JsonObject) -> AttachPolicy:
     default = _switches(document, "", Switches(), errors, also=_NODE)
     reserve = _bytes(document.get("memoryReserve", DEFAULT_RESERVE_BYTES), "memoryReserve", errors)
     restore = _flag(document.get("restoreOnExit", False), "restoreOnExit", errors)
+    io = _io_control(document["ioControl"], errors) if "ioControl" in document else None
     namespaces: dict[str, Switches] = {}
     given = document.get("namespaces") or {}
     if not isinstance(given, dict):
@@ -114,7 +121,7 @@ def attach_policy(document: JsonObject) -> AttachPolicy:
             errors.append(_invalid(path, each, "must be a map of switches"))
     if errors:
         raise InvalidObjectError(errors)
-    return AttachPolicy(default, namespaces, reserve or 0, restore)
+    return AttachPolicy(default, namespaces, reserve or 0, restore, io)
 
 
 def _switches(
@@ -123,9 +130,7 @@ def _switches(
     values: dict[str, Any] = {}
     for name, given in document.items():
         path = f"{at}{name}"
-        if name in _REFUSED:
-            errors.append(FieldError("FieldValueForbidden", path, _REFUSED[name]))
-        elif name == "ceilings":
+        if name == "ceilings":
             values |= _ceilings(given, path, errors)
         elif name in _CHOICES:
             # YAML reads a plain `off` as false
@@ -160,6 +165,14 @@ def _ceilings(given: Any, path: str, errors: list[FieldError]) -> dict[str, int 
         else:
             found[_CEILINGS[name]] = _bytes(amount, f"{path}.{name}", errors)
     return found
+
+
+def _io_control(given: Any, errors: list[FieldError]) -> IoPolicy:
+    """As in NodeExtras: devices, weights, ceilings."""
+    problems: Problems = []
+    policy = read_io_control(given, "ioControl", problems)
+    errors += [FieldError("FieldValueInvalid", problem.path, problem.reason) for problem in problems]
+    return policy
 
 
 def _bytes(given: Any, path: str, errors: list[FieldError]) -> int | None:

@@ -8,6 +8,9 @@ no effect: 02 §6.2.)
 Σ memory.min stays below allocatable less a reserve: memory below memory.min is never reclaimed, so a node whose pods
 protect everything kills processes of the system. Pods are considered in the order of their creation; those that no
 longer fit get memory.low in place of memory.min.
+
+The values of block I/O are those of `rules.blockio`, as on a node that Plimsoll runs. A weight of kubepods or of a
+class concerns all pods below it, so it is written only if all namespaces take part.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ import msgspec
 
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.attach.policy import AttachPolicy, Switches, annotation_problems, burst_percent
+from plimsoll.rules.blockio.files import class_files, kubepods_files, latency_files, pod_files, smallest_targets
+from plimsoll.rules.blockio.policy import NO_IO, PodIo, io_errors, pod_io
 from plimsoll.rules.cgroups.desired import Workload, defaulted_on, pod_totals, sized
 from plimsoll.rules.model.cgroup_names import cgroup_path, class_name, container_component, pod_name, uid_errors
-from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.objects import Pod, QoSClass
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.node_policy import NodePolicy, Reservation, asked_oom_group, pod_policy
 from plimsoll.rules.resources.values import Values
@@ -72,11 +77,12 @@ class SizedPod(msgspec.Struct, frozen=True):
     burst: int
     min_bytes: int
     low_bytes: int
+    io: PodIo = NO_IO
     problems: tuple[str, ...] = ()  # of annotations
     demoted: bool = False
 
 
-KnownPods = dict[str, SizedPod]  # by uid: what was computed before, used again while pod and policy are the same
+KnownPods = dict[str, SizedPod]  # by uid: what was computed before, used again while pod and switches are the same
 
 
 def switch_problems(policy: AttachPolicy, setting: NodeConfig, has_psi: bool = True) -> list[str]:
@@ -104,15 +110,16 @@ def decided(
     pods: Sequence[AttachedPod],
     policy: AttachPolicy,
     setting: NodeConfig,
-    in_scope: Callable[[str], bool] = lambda _namespace: True,
+    in_scope: Callable[[str], bool] | None = None,
     known: KnownPods | None = None,
 ) -> Decision:
-    """`in_scope`: whether a namespace takes part (canary). Pods of others are left as they are. `known` is updated."""
+    """`in_scope`: whether a namespace takes part (canary); None: all do. Pods of others are left as they are. `known`
+    is updated; it must be of pods that were computed with the same block I/O."""
     notes: list[str] = []
     found: list[SizedPod] = []
     known = {} if known is None else known
     for each in sorted(pods, key=_age):
-        if not in_scope(each.pod.metadata.namespace):
+        if in_scope is not None and not in_scope(each.pod.metadata.namespace):
             continue
         errors = uid_errors(each.pod.metadata.uid)
         if errors or not each.pod.metadata.uid:
@@ -124,7 +131,7 @@ def decided(
             notes.append(f"{each.title}: left as it is: {error}")
     notes += [f"{pod.attached.title}: {problem}" for pod in found for problem in pod.problems]
     found = _fitting(found, policy, setting, notes)
-    targets = [*_upper(found, setting)]
+    targets = [*_upper(found, setting, every_pod=in_scope is None)]
     for pod in found:
         targets += _of_pod(pod, setting)
     return Decision(tuple(target for target in targets if target.files or target.score is not None), tuple(notes))
@@ -145,8 +152,15 @@ def _sized_pod(each: AttachedPod, policy: AttachPolicy, setting: NodeConfig, kno
     burst, problem = burst_percent(desired.metadata.annotations, switches)
     min_bytes = _capped(work.values.memory_min_bytes, switches.most_min_bytes)
     low_bytes = _capped(work.values.memory_low_bytes, switches.most_low_bytes)
-    problems = ((problem,) if problem else ()) + annotation_problems(desired.metadata.annotations)
-    found = known[each.pod.metadata.uid] = SizedPod(each, work, switches, burst, min_bytes, low_bytes, problems)
+    io, version = setting.policy.io, setting.policy.cgroup_version
+    problems = (
+        *([problem] if problem else ()),
+        *annotation_problems(desired.metadata.annotations),
+        *(f"{error}; it is ignored" for error in io_errors(desired, io, version)),
+    )
+    allowed = NO_IO if io is None else pod_io(desired, io, version)
+    found = SizedPod(each, work, switches, burst, min_bytes, low_bytes, allowed, problems)
+    known[each.pod.metadata.uid] = found
     return found
 
 
@@ -187,18 +201,25 @@ def _fitting(pods: Sequence[SizedPod], policy: AttachPolicy, setting: NodeConfig
     return found
 
 
-def _upper(found: Sequence[SizedPod], setting: NodeConfig) -> list[Target]:
-    burstable = [pod for pod in found if pod.work.qos == "Burstable"]
+def _upper(found: Sequence[SizedPod], setting: NodeConfig, *, every_pod: bool) -> list[Target]:
     kubepods = cgroup_path(setting.pods_root, setting.driver)
-    return [
-        Target(kubepods, "pods", "all pods", _sums(found)),
-        Target(
-            cgroup_path(class_name(setting.pods_root, "Burstable"), setting.driver),
-            "class",
-            "Burstable",
-            _sums(burstable),
-        ),
-    ]
+    targets = [Target(kubepods, "pods", "all pods", _sums(found) | _shared_io(found, None, setting, every_pod))]
+    classes: tuple[QoSClass, ...] = ("Burstable", "BestEffort")
+    for qos in classes:
+        pods = [pod for pod in found if pod.work.qos == qos]
+        path = cgroup_path(class_name(setting.pods_root, qos), setting.driver)
+        targets.append(Target(path, "class", qos, _sums(pods) | _shared_io(pods, qos, setting, every_pod)))
+    return targets
+
+
+def _shared_io(pods: Sequence[SizedPod], qos: QoSClass | None, setting: NodeConfig, every_pod: bool) -> dict[str, str]:
+    """Of a class, or of kubepods. A latency target has an effect only if the cgroups above have it, too."""
+    if (policy := setting.policy.io) is None:
+        return {}
+    ios = [pod.io for pod in pods]
+    if not every_pod:
+        return latency_files(policy, smallest_targets(ios))
+    return kubepods_files(policy, ios) if qos is None else class_files(policy, qos, ios)
 
 
 def _sums(pods: Sequence[SizedPod]) -> dict[str, str]:
@@ -213,6 +234,8 @@ def _of_pod(pod: SizedPod, setting: NodeConfig) -> list[Target]:
     protection = {MIN: pod.min_bytes, LOW: pod.low_bytes, HIGH: work.values.memory_high_bytes}
     files = {file: str(amount) for file, amount in protection.items() if amount}
     files |= _burst(work.values, pod.burst, setting)
+    if setting.policy.io is not None:
+        files |= pod_files(setting.policy.io, work.qos, pod.io, setting.policy.cgroup_version)
     targets = [Target(path, "pod", title, files, switches=pod.switches)]
     for index, container in enumerate(work.containers):
         container_id = pod.attached.containers.get(container.name)

@@ -1,8 +1,8 @@
 """Which writes lead from the observed files to the desired ones, which ones lead back, and who overwrote a value.
 
 The journal has one entry per file that attach has written or is about to write: the value before, the last value of
-attach, and the one that it replaces, because attach may be killed after the entry and before the write. Whatever happens
-in between, a file has one of these, or one of another writer. That one is never restored over: it is not ours.
+attach, and the one that it replaces, because attach may be killed after the entry and before the write. Whatever
+happens in between, a file has one of these, or one of another writer. That one is never restored over: it is not ours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Literal
 import msgspec
 
 from plimsoll.rules.attach.values import Level, Target
-from plimsoll.rules.cgroups.rounding import same_value
+from plimsoll.rules.blockio.files import WEIGHT_FILES, is_keyed, is_mixture
+from plimsoll.rules.cgroups.rounding import kept, same_value
 from plimsoll.rules.model.cgroup_names import Driver
 
 MOST_REASSERTS = 5  # of one file within FIGHT_S: then another program wants it, and attach stops
@@ -41,8 +42,10 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         return self if value == self.wanted else msgspec.structs.replace(self, wanted=value, previous=self.wanted)
 
     def is_ours(self, found: str, page_size: int) -> bool:
-        """Whether attach can have written this."""
+        """Whether attach can have written this; of a file with a line for each device, every line of it."""
         ours = (self.wanted, self.previous) if self.previous else (self.wanted,)
+        if is_keyed(self.file):
+            return is_mixture(self.file, found, (*ours, self.before))
         return any(same_value(self.file, each, found, page_size) for each in ours)
 
 
@@ -78,10 +81,24 @@ def planned_writes(
             if known is not None and known.inode not in (0, inode):
                 known = None  # another cgroup with that name
             overwritten = known is not None and not known.is_ours(text, page_size)
-            entry = known or Entry(target.path, file, text, wanted, inode, target.container_id)
+            before = kept(file, text) if file in WEIGHT_FILES else text  # io.weight shows more than can be written
+            entry = known or Entry(target.path, file, before, wanted, inode, target.container_id)
             entry = msgspec.structs.replace(entry, inode=inode, container_id=target.container_id).wants(wanted)
             found.append(PlannedWrite(target, file, text, wanted, entry, overwritten))
     return found
+
+
+def missing_files(
+    targets: Sequence[Target], observed: Mapping[str, tuple[Mapping[str, str], int]]
+) -> list[tuple[Target, str]]:
+    """Files that an existing cgroup should have a value in and does not have: their controller is not enabled there."""
+    return [
+        (target, file)
+        for target in targets
+        if target.path in observed
+        for file in target.files
+        if file not in observed[target.path][0]
+    ]
 
 
 def obsolete(

@@ -142,6 +142,14 @@ def writes(file: str, wanted: str, found: str) -> list[str]:
     return [f"{device} {_line(file, values)}" for device, values in every.items() if values != before.get(device)]
 
 
+def is_mixture(file: str, text: str, texts: Iterable[str]) -> bool:
+    """Whether the line of each device is that of one of `texts`: a write of several devices may have been cut off."""
+    known = [lines_of(file, each) for each in texts]
+    found = lines_of(file, text)
+    devices = {device for lines in (found, *known) for device in lines}
+    return all(any(found.get(device) == lines.get(device) for lines in known) for device in devices)
+
+
 def _line(file: str, values: Mapping[str, str], *, every: bool = True) -> str:
     default = _default(file)
     if _KEYS[file] == ("",):

@@ -70,14 +70,15 @@ NO_CEILING = IoCeiling()
 
 
 class IoPolicy(msgspec.Struct, frozen=True):
-    """`weight_files`: those that this kernel has. `no_limits`: why pods cannot have any here. `bfq_by_systemd`: systemd
-    writes io.bfq.weight, from io.weight (see `io_weight`)."""
+    """`weight_files`: those that this kernel has. `no_limits`, `no_latency`: why pods cannot have any here.
+    `bfq_by_systemd`: systemd writes io.bfq.weight, from io.weight (see `io_weight`)."""
 
     devices: tuple[IoDevice, ...]
     weights: IoWeights = IoWeights()
     ceilings: dict[str, IoCeiling] = {}
     weight_files: tuple[str, ...] = ("io.weight",)
     no_limits: str = ""
+    no_latency: str = ""
     bfq_by_systemd: bool = False
     unweighted: tuple[str, ...] = ()  # why weights have no effect on some devices
 
@@ -156,8 +157,8 @@ def _resolved(pod: Pod, policy: IoPolicy, version: CgroupVersion) -> tuple[PodIo
     if (text := annotations.get(IO_LATENCY)) is not None:
         try:
             asked = by_device(latency_entries(text), policy.paths)
-            if version == 1:
-                raise IoTextError(NO_LATENCY_V1)
+            if without := NO_LATENCY_V1 if version == 1 else policy.no_latency:
+                raise IoTextError(without)
         except IoTextError as error:
             errors.append(FieldError("FieldValueInvalid", annotation_field(IO_LATENCY), str(error), text))
         else:

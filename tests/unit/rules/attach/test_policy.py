@@ -58,7 +58,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"namespaces": {"a": {"oomGroup": "all"}}}, "namespaces[a].oomGroup: Unsupported value"),
     ({"namespaces": {"../../etc": {}}}, "namespaces[../../etc]: Invalid value"),
     ({"namespaces": {"Payments": {}}}, "namespaces[Payments]: Invalid value"),
-    ({"ioWeight": 100}, "ioWeight: Forbidden: attach does not write io.weight"),
+    ({"ioWeight": 100}, 'ioWeight: Invalid value: "ioWeight": unknown field; known are '),
+    ({"ioControl": None}, "ioControl: Invalid value: must be an object"),
+    ({"ioControl": {"devices": ["vda"]}}, "ioControl.devices[0]: Invalid value: must be a path below /dev"),
+    ({"ioControl": {"devices": ["/dev/vda"], "weights": {"BestEffort": 0}}}, "ioControl.weights.BestEffort: Invalid"),
+    ({"ioControl": {"devices": ["/dev/vda"], "ceilings": {"*": {"max": "wbps=-1"}}}}, "ioControl.ceilings[*].max: "),
+    ({"namespaces": {"a": {"ioControl": {}}}}, "namespaces[a].ioControl: Invalid value"),
     ({"namespaces": {str(n): {} for n in range(10_001)}}, "namespaces: Too many"),
 ]
 

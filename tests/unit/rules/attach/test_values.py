@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from plimsoll.rules.attach.policy import AttachPolicy, Switches
 from plimsoll.rules.attach.values import AttachedPod, Decision, decided, switch_problems
+from plimsoll.rules.blockio.entries import latency_entries, limit_entries
+from plimsoll.rules.blockio.policy import IO_LATENCY, IO_MAX, IoCeiling, IoDevice, IoPolicy
+from plimsoll.rules.node.node_config import NodeConfig
 from tests.unit.rules.attach.nodes import GIB, MIB, attached, node, resources
 
 TIERED, HARD = AttachPolicy(Switches("tiered")), AttachPolicy(Switches("hard"))
@@ -178,3 +181,66 @@ def test_protection_is_effective_and_bounded(
             assert int(found.get(path, {}).get(file, 0)) >= sum(below)
     allocatable = setting.policy.allocatable_memory_bytes or 0
     assert int(found.get("/kubepods", {}).get("memory.min", 0)) <= max(allocatable - reserve, 0)
+
+
+IO = IoPolicy(
+    (IoDevice("/dev/vda", "254:0"),),
+    ceilings={"*": IoCeiling(limit_entries("wbps=8Mi"), latency_entries("target=5ms")), "free": IoCeiling()},
+)
+
+
+def io_node(io: IoPolicy = IO) -> NodeConfig:
+    plain = node()
+    return msgspec.structs.replace(plain, policy=msgspec.structs.replace(plain.policy, io=io))
+
+
+def io_pods() -> list[AttachedPod]:
+    return [
+        attached("b", BURSTABLE, annotations={IO_MAX: "wbps=4Mi riops=7", IO_LATENCY: "target=10ms"}),
+        attached("g", GUARANTEED, namespace="free"),
+        attached("e", {}, annotations={IO_MAX: "wbps=9Mi"}),
+    ]
+
+
+def test_block_io_at_every_level() -> None:
+    decision = decided(io_pods(), AttachPolicy(), io_node())
+    assert files_of(decision) == {
+        "/kubepods": {"io.weight": "500", "io.latency": "254:0 target=10000"},
+        "/kubepods/burstable": {"io.weight": "100", "io.latency": "254:0 target=10000"},
+        "/kubepods/besteffort": {"io.weight": "10"},
+        "/kubepods/burstable/poduid-b": {
+            "io.max": f"254:0 rbps=max wbps={4 * MIB} riops=7 wiops=max",
+            "io.latency": "254:0 target=10000",
+        },
+        "/kubepods/poduid-g": {"io.weight": "500"},
+        "/kubepods/besteffort/poduid-e": {"io.max": f"254:0 rbps=max wbps={8 * MIB} riops=max wiops=max"},
+    }
+    (note,) = decision.notes
+    assert note.startswith(
+        f"default/e: metadata.annotations[plimsoll.dev/io-max]: Forbidden: wbps of /dev/vda is {9 * MIB}"
+    )
+    assert note.endswith("it is ignored")
+
+
+def test_block_io_of_a_canary_leaves_the_weights_of_all_pods() -> None:
+    found = files_of(decided(io_pods(), AttachPolicy(), io_node(), lambda namespace: namespace == "default"))
+    assert found["/kubepods"] == found["/kubepods/burstable"] == {"io.latency": "254:0 target=10000"}
+    assert set(found) == {
+        "/kubepods",
+        "/kubepods/burstable",
+        "/kubepods/burstable/poduid-b",
+        "/kubepods/besteffort/poduid-e",
+    }
+
+
+def test_block_io_of_a_kernel_without_latency_targets() -> None:
+    without = msgspec.structs.replace(IO, no_latency="this kernel's cgroups have no io.latency")
+    decision = decided(io_pods()[:1], AttachPolicy(), io_node(without))
+    assert [list(files) for files in files_of(decision).values()] == [
+        ["io.weight"],
+        ["io.weight"],
+        ["io.weight"],
+        ["io.max"],
+    ]
+    assert "plimsoll.dev/io-latency]: Invalid value" in decision.notes[0]
+    assert "this kernel's cgroups have no io.latency; it is ignored" in decision.notes[0]

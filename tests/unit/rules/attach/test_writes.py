@@ -8,7 +8,16 @@ import pytest
 from plimsoll.rules.attach.reclaim import ReclaimSample, reclaim_bytes, within_budget
 from plimsoll.rules.attach.scores import stale_pids
 from plimsoll.rules.attach.values import Target
-from plimsoll.rules.attach.writes import Entry, Outcome, gives_up, obsolete, overwriter, planned_writes, restoring
+from plimsoll.rules.attach.writes import (
+    Entry,
+    Outcome,
+    gives_up,
+    missing_files,
+    obsolete,
+    overwriter,
+    planned_writes,
+    restoring,
+)
 from tests.unit.rules.attach.nodes import MIB
 
 PAGE = 4096
@@ -70,6 +79,34 @@ def test_restoring_after_a_kill_between_the_entry_of_a_new_value_and_its_write()
     ]
     (again,) = planned_writes([changed], observed, {write.entry.key: write.entry}, PAGE)
     assert (again.entry, again.overwritten) == (write.entry, False)
+
+
+def test_lines_of_devices_of_which_only_some_were_written() -> None:
+    limits = Target("/kubepods/pod1", "pod", "default/a", {"io.max": "8:0 wbps=5\n8:16 wbps=5"})
+    (write,) = planned_writes(
+        [limits], {limits.path: ({"io.max": "8:0 rbps=max wbps=9 riops=max wiops=max"}, 7)}, {}, PAGE
+    )
+    outcomes = {
+        "8:0 wbps=5\n8:16 wbps=5": "restored",
+        "8:0 wbps=5": "restored",
+        "8:0 wbps=9\n8:16 wbps=5": "restored",
+        "8:0 wbps=9": "already",
+        "8:0 wbps=7\n8:16 wbps=5": "changed by another",
+        "8:0 wbps=5\n8:32 riops=1": "changed by another",
+    }
+    assert {text: restoring(write.entry, text, 7, PAGE) for text in outcomes} == outcomes
+
+
+def test_the_weight_before_can_be_written_again() -> None:
+    weight = Target("/kubepods", "pods", "all pods", {"io.weight": "500"})
+    (write,) = planned_writes([weight], {weight.path: ({"io.weight": "default 100\n8:0 200"}, 7)}, {}, PAGE)
+    assert write.entry.before == "100"
+    assert restoring(write.entry, "default 500\n8:0 200", 7, PAGE) == "restored"
+
+
+def test_files_whose_controller_is_not_enabled() -> None:
+    assert missing_files([TARGET], {TARGET.path: ({"memory.low": "0"}, 7)}) == [(TARGET, "memory.min")]
+    assert missing_files([TARGET], {}) == []
 
 
 def test_restoring_before_the_cgroup_was_seen() -> None:

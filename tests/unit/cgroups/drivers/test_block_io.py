@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.cgroups.drivers.block_io import on_this_machine
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.errors import InvalidConfigError
-from plimsoll.node.resources.block_io import on_this_machine
 from plimsoll.rules.blockio.entries import limit_entries
 from plimsoll.rules.blockio.policy import IoCeiling, IoDevice, IoPolicy
 from plimsoll.rules.config.parse import default_config
@@ -76,6 +76,20 @@ def test_a_kernel_that_does_not_control_io(disk: str) -> None:
     kernel = SimulatedKernel(2, lacking={"io.max": "controller io is not in /sys/fs/cgroup/cgroup.controllers"})
     with pytest.raises(InvalidConfigError, match="ioControl: this machine cannot control I/O: controller io is not"):
         on_this_machine(setting(2, disk), kernel, by_runtime=False)
+
+
+def test_a_kernel_without_latency_targets(disk: str) -> None:
+    """As Debian's; cgroup v1 has none on any kernel."""
+    kernel = SimulatedKernel(2, lacking={"io.latency": "this kernel's cgroups have no io.latency"})
+    policies = [
+        on_this_machine(setting(machine.version, disk), machine, by_runtime=False)[0].policy.io
+        for machine in (kernel, SimulatedKernel(2), SimulatedKernel(1))
+    ]
+    assert [policy and policy.no_latency for policy in policies] == [
+        "this kernel's cgroups have no io.latency",
+        "",
+        "cgroup v1 has no io.latency",
+    ]
 
 
 def test_a_kernel_without_weights(disk: str) -> None:
