@@ -120,6 +120,15 @@ async def test_groups_accounts_and_cluster_bindings(tmp_path: Path) -> None:
         assert table["rows"][0]["cells"][3:] == ["", "", "default/default"]
 
 
+async def test_a_service_account_without_a_namespace_is_of_the_namespace_of_the_binding(tmp_path: Path) -> None:
+    here, there = (User(f"system:serviceaccount:{name}:robot", frozenset({AUTHENTICATED})) for name in ("default", "b"))
+    async with api(tmp_path) as ask:
+        await ask.ok("POST", ROLES, role("r", rule("list", "pods")))
+        await ask.ok("POST", BINDINGS, binding("r", "r", user("robot", "ServiceAccount")))
+        assert await code(ask, here, "GET", PODS) == 200
+        assert await code(ask, there, "GET", PODS) == 403
+
+
 async def test_paths_are_allowed_by_cluster_roles(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         refused = await code(ask, JANE, "GET", "/openid/v1/jwks")
@@ -158,7 +167,11 @@ async def test_aggregated_roles_follow_their_labels(tmp_path: Path) -> None:
             'rules[0].nonResourceURLs: Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs',
         ),
         (BINDINGS, binding("x", "y", user("a", "Robot")), 'subjects[0].kind: Unsupported value: "Robot"'),
-        (BINDINGS, binding("x", "y", user("a", "ServiceAccount")), "subjects[0].namespace: Required value"),
+        (
+            f"{RBAC}/clusterrolebindings",
+            binding("x", "y", user("a", "ServiceAccount"), kind="ClusterRole"),
+            "subjects[0].namespace: Required value",
+        ),
         (f"{RBAC}/clusterrolebindings", binding("x", "y"), 'roleRef.kind: Unsupported value: "Role"'),
         (ROLES, role("a%b"), "metadata.name: Invalid value: \"a%b\": may not contain '%'"),
     ],

@@ -54,7 +54,7 @@ class BindingStrategy(Strategy):
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = self._reference_errors(document.get("roleRef") or {})
         for index, subject in enumerate(document.get("subjects") or ()):
-            errors += _subject_errors(f"subjects[{index}]", subject)
+            errors += _subject_errors(f"subjects[{index}]", subject, in_namespace=self.resource.namespaced)
         return errors
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
@@ -80,7 +80,8 @@ class BindingStrategy(Strategy):
         return errors
 
 
-def _subject_errors(path: str, subject: JsonObject) -> list[FieldError]:
+def _subject_errors(path: str, subject: JsonObject, *, in_namespace: bool) -> list[FieldError]:
+    """`in_namespace`: of a RoleBinding, where a service account without a namespace is one of the binding's."""
     errors = []
     kind, name, group = (subject.get(field) or "" for field in ("kind", "name", "apiGroup"))
     if not name:
@@ -89,7 +90,7 @@ def _subject_errors(path: str, subject: JsonObject) -> list[FieldError]:
         errors += [invalid(f"{path}.name", name, problem) for problem in (dns_subdomain_problems(name) if name else ())]
         if group:
             errors.append(unsupported(f"{path}.apiGroup", group, ("",)))
-        if not subject.get("namespace"):
+        if not in_namespace and not subject.get("namespace"):
             errors.append(required(f"{path}.namespace"))
     elif kind in ("User", "Group"):
         if group != GROUP:
