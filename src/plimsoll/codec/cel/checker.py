@@ -1,16 +1,25 @@
-"""Static types and the cost of an expression before it is evaluated, with cel-go's messages.
-
-The cost is an upper bound: every list, map and text of a schema counts as long as the schema allows it, or as long as a
-request can be.
-"""
+"""Static types of an expression before it is evaluated, with cel-go's messages, and its cost (`costs`)."""
 
 from __future__ import annotations
 
-import msgspec
-
+from plimsoll.codec.cel.costs import (
+    CALL,
+    IDENT,
+    LIST,
+    MAP,
+    MESSAGE,
+    ONE,
+    SELECT,
+    Estimate,
+    Size,
+    added,
+    call_estimate,
+    fold_cost,
+    optional_map_cost,
+    size_of,
+)
 from plimsoll.codec.cel.overloads import FUNCTIONS
 from plimsoll.codec.cel.syntax import (
-    Bind,
     Call,
     CompilationError,
     CompileError,
@@ -42,7 +51,6 @@ from plimsoll.codec.cel.types import (
 )
 from plimsoll.codec.cel.values import Uint
 
-REQUEST_BYTES = 3 * 1024 * 1024
 _TYPES: dict[type, Type] = {
     bool: BOOL,
     int: INT,
@@ -73,37 +81,9 @@ _TYPE_NAMES = frozenset(
         "kubernetes.Semver",
     ]
 )
-_LINEAR = frozenset(
-    [
-        "matches",
-        "find",
-        "findAll",
-        "startsWith",
-        "endsWith",
-        "contains",
-        "indexOf",
-        "lastIndexOf",
-        "lowerAscii",
-        "upperAscii",
-        "replace",
-        "split",
-        "substring",
-        "trim",
-        "join",
-        "quantity",
-        "url",
-        "isURL",
-        "isQuantity",
-        "ip",
-        "cidr",
-        "isIP",
-        "isCIDR",
-        "format",
-    ]
-)
-_LISTS = frozenset(["isSorted", "sum", "min", "max", "indexOf", "lastIndexOf", "@in", "distinct", "sort", "reverse"])
 
 
+Scope = dict[str, Estimate]
 PATCHES = "@patches"  # among the variables of expressions that may use `Object{…}` and `JSONPatch{…}`
 _PATCH_FIELDS = {"op": STRING, "path": STRING, "from": STRING, "value": DYN}
 
@@ -112,36 +92,35 @@ def patch_type(name: str) -> Type:
     return Type("object", fields=lambda _: DYN, shown=name)
 
 
-class Checked(msgspec.Struct, frozen=True):
-    type: Type
-    cost: int
-
-
-def check(text: str, tree: Node, variables: dict[str, Type]) -> Checked:
+def check(text: str, tree: Node, variables: dict[str, Type]) -> Estimate:
     """Raises CompilationError."""
-    checker = _Checker(text)
-    found = checker.visit(tree, variables)
+    checker = _Checker(text, variables.get("self"))
+    scope = {name: Estimate(type_, IDENT, path=(name,)) for name, type_ in variables.items()}
+    found = checker.visit(tree, scope)
     if checker.errors:
         raise CompilationError(sorted(checker.errors, key=str))
     return found
 
 
 class _Checker:
-    def __init__(self, text: str) -> None:
-        self.text = text
+    """A scope has the estimates of its variables, as each of their identifiers costs."""
+
+    def __init__(self, text: str, root: Type | None) -> None:
+        self.text, self.root = text, root
         self.errors: list[CompileError] = []
 
-    def refuse(self, node: Node, reason: str) -> Checked:
-        self.errors.append(CompileError(self.text, node.at, reason))
-        return Checked(DYN, 0)
+    def size(self, value: Estimate) -> Size:
+        return size_of(value, self.root)
 
-    def visit(self, node: Node, scope: dict[str, Type]) -> Checked:
+    def refuse(self, node: Node, reason: str) -> Estimate:
+        self.errors.append(CompileError(self.text, node.at, reason))
+        return Estimate(DYN, 0)
+
+    def visit(self, node: Node, scope: Scope) -> Estimate:
         match node:
             case Literal():
-                type_ = _TYPES[type(node.value)]
-                if isinstance(node.value, (str, bytes)):
-                    type_ = Type(type_.name, longest=len(node.value))
-                return Checked(type_, 0)
+                size = Size(len(node.value), len(node.value)) if isinstance(node.value, (str, bytes)) else ONE
+                return Estimate(_TYPES[type(node.value)], 0, size)
             case Ident():
                 return self._ident(node, scope)
             case Select():
@@ -151,28 +130,30 @@ class _Checker:
             case ListOf():
                 items = [self.visit(each, scope) for each in node.items]
                 member = joined([each.type for each in items])
-                return Checked(list_of(member, len(items)), 10 + sum(each.cost for each in items))
+                cost = added(LIST, *(each.cost for each in items))
+                return Estimate(list_of(member), cost, Size(len(items), len(items)), member=self._union(items))
             case MapOf():
                 keys = [self.visit(key, scope) for key, _, _ in node.entries]
                 values = [self.visit(value, scope) for _, value, _ in node.entries]
-                type_ = map_of(joined([each.type for each in keys]), joined([each.type for each in values]), len(keys))
-                return Checked(type_, 30 + sum(each.cost for each in keys + values))
+                type_ = map_of(joined([each.type for each in keys]), joined([each.type for each in values]))
+                cost = added(MAP, *(each.cost for each in keys + values))
+                return Estimate(type_, cost, Size(len(keys), len(keys)), member=self._union(values))
             case MessageOf():
                 return self._message(node, scope)
-            case Bind():
-                value = self.visit(node.value, scope)
-                body = self.visit(node.body, {**scope, node.name: value.type})
-                return Checked(body.type, value.cost + body.cost)
             case Fold():
                 return self._fold(node, scope)
         raise AssertionError(node)
 
-    def _message(self, node: MessageOf, scope: dict[str, Type]) -> Checked:
+    def _union(self, values: list[Estimate]) -> Size:
+        sizes = [self.size(each) for each in values]
+        return Size(min(each.least for each in sizes), max(each.most for each in sizes)) if sizes else Size(0, 0)
+
+    def _message(self, node: MessageOf, scope: Scope) -> Estimate:
         """`Object` and the types below it, and `JSONPatch`, where the expression makes patches."""
         is_object = node.name.split(".")[0] == "Object"
         if PATCHES not in scope or not (is_object or node.name == "JSONPatch"):
             return self.refuse(node, f"undeclared reference to '{node.name}' (in container '')")
-        cost = 40
+        cost = MESSAGE
         for name, value, optional in node.fields:
             found = self.visit(value, scope)
             cost += found.cost
@@ -188,18 +169,18 @@ class _Checker:
             wanted = f"{node.name}.{name}" if is_object else str(_PATCH_FIELDS[name])
             if inner.shown != wanted if is_object else not fits(_PATCH_FIELDS[name], type_, {}):
                 self.refuse(value, f"expected type of field '{name}' is '{wanted}' but provided type is '{inner}'")
-        return Checked(patch_type(node.name), cost)
+        return Estimate(patch_type(node.name), cost)
 
-    def _ident(self, node: Ident, scope: dict[str, Type]) -> Checked:
+    def _ident(self, node: Ident, scope: Scope) -> Estimate:
         if node.name in scope:
-            return Checked(scope[node.name], 1)
+            return scope[node.name]
         if node.name in _TYPE_NAMES:
-            return Checked(Type("type"), 1)
+            return Estimate(Type("type"), IDENT, path=(node.name,))
         return self.refuse(node, f"undeclared reference to '{node.name}' (in container '')")
 
-    def _select(self, node: Select, scope: dict[str, Type]) -> Checked:
+    def _select(self, node: Select, scope: Scope) -> Estimate:
         if (name := dotted(node)) in _TYPE_NAMES and name.split(".")[0] not in scope:
-            return Checked(Type("type"), 1)
+            return Estimate(Type("type"), IDENT, path=(name,))
         operand = self.visit(node.operand, scope)
         type_ = operand.type
         if type_.name == "optional":
@@ -221,10 +202,13 @@ class _Checker:
         else:
             return self.refuse(node, f"type '{type_}' does not support field selection")
         if node.test:
-            return Checked(BOOL, operand.cost + 1)
-        return Checked(Type("optional", (found,)) if optional else found, operand.cost + 1)
+            return Estimate(BOOL, operand.cost)  # Kubernetes turns the cost of has() off
+        if node.optional:  # a call of _?._
+            return Estimate(Type("optional", (found,)), added(operand.cost, CALL))
+        cost = added(operand.cost, SELECT) if operand.type.name in ("map", "object") else operand.cost
+        return Estimate(Type("optional", (found,)) if optional else found, cost, path=(*operand.path, node.field))
 
-    def _call(self, node: Call, scope: dict[str, Type]) -> Checked:
+    def _call(self, node: Call, scope: Scope) -> Estimate:
         if node.name in ("@optMap", "@optFlatMap"):
             return self._optional_map(node, scope)
         name, targets = node.name, [node.target] if node.target is not None else []
@@ -232,21 +216,22 @@ class _Checker:
         if full and f"{full}.{name}" in FUNCTIONS and full.split(".")[0] not in scope:
             name, targets = f"{full}.{name}", []
         args = [self.visit(each, scope) for each in (*targets, *node.args)]
-        cost = sum(each.cost for each in args)
+        cost = added(*(each.cost for each in args))
         types = [each.type for each in args]
+        sizes = [self.size(each) for each in args]
         if name == "_?_:_":
             bound: dict[str, Type] = {}
             if not fits(BOOL, types[0], {}) or not (fits(types[1], types[2], bound) or fits(types[2], types[1], bound)):
                 return self._no_overload(node, name, types, is_method=False)
-            branch = max(args[1].cost, args[2].cost)
+            cost = added(args[0].cost, max(args[1].cost, args[2].cost))
             same = types[1] if types[1].name != "dyn" else DYN
             if types[2].name in ("dyn",) or types[1].name == "null":
                 same = types[2]
-            return Checked(same, args[0].cost + branch)
+            return Estimate(same, cost, sizes[1].union(sizes[2]))
         if name in ("_&&_", "_||_"):
             if not all(fits(BOOL, each, {}) for each in types):
                 return self._no_overload(node, name, types, is_method=False)
-            return Checked(BOOL, cost)
+            return Estimate(BOOL, cost)
         overloads = FUNCTIONS.get(name)
         if overloads is None or (name.startswith("jsonpatch.") and PATCHES not in scope):
             return self.refuse(node, f"undeclared reference to '{name}' (in container '')")
@@ -261,11 +246,17 @@ class _Checker:
         if not results:
             return self._no_overload(node, name, types, is_method=is_method)
         result = results[0] if len({each.name for each in results}) == 1 else DYN
-        if name == "_+_" and all(each.longest is not None for each in types) and len(types) == 2:
-            result = Type(result.name, result.params, longest=(types[0].longest or 0) + (types[1].longest or 0))
-        return Checked(result, cost + _call_cost(name, types))
+        if name == "dyn":
+            return Estimate(result, added(cost, CALL), sizes[0])
+        if name == "_[_]" and types[0].name in ("list", "map"):
+            place = "@items" if types[0].name == "list" else "@values"
+            return Estimate(result, added(cost, CALL), args[0].member, (*args[0].path, place))
+        literals = [each.value if isinstance(each, Literal) else None for each in (*targets, *node.args)]
+        numbers = [each if type(each) is int else None for each in literals]
+        spent, size = call_estimate(name, args, sizes, is_method=is_method, literals=numbers)
+        return Estimate(result, added(cost, spent), size)
 
-    def _optional_map(self, node: Call, scope: dict[str, Type]) -> Checked:
+    def _optional_map(self, node: Call, scope: Scope) -> Estimate:
         assert node.target is not None
         target = self.visit(node.target, scope)
         if target.type.name not in ("optional", "dyn"):
@@ -274,18 +265,19 @@ class _Checker:
         inner = target.type.params[0] if target.type.params else DYN
         name_node = node.args[0]
         assert isinstance(name_node, Literal)
-        body = self.visit(node.args[1], {**scope, name_node.value: inner})
-        result = body.type if node.name == "@optFlatMap" else Type("optional", (body.type,))
-        return Checked(result, target.cost + body.cost + 1)
+        body = self.visit(node.args[1], {**scope, name_node.value: Estimate(inner, IDENT)})
+        is_flat = node.name == "@optFlatMap"
+        cost = optional_map_cost(target.cost, body.cost, is_flat=is_flat)
+        return Estimate(body.type if is_flat else Type("optional", (body.type,)), cost)
 
-    def _no_overload(self, node: Call, name: str, types: list[Type], *, is_method: bool) -> Checked:
+    def _no_overload(self, node: Call, name: str, types: list[Type], *, is_method: bool) -> Estimate:
         if is_method:
             shown = f"'{types[0]}.({', '.join(map(str, types[1:]))})'"
         else:
             shown = f"'({', '.join(map(str, types))})'"
         return self.refuse(node, f"found no matching overload for '{name}' applied to {shown}")
 
-    def _fold(self, node: Fold, scope: dict[str, Type]) -> Checked:
+    def _fold(self, node: Fold, scope: Scope) -> Estimate:
         over = self.visit(node.over, scope)
         type_ = over.type
         key: Type
@@ -298,50 +290,30 @@ class _Checker:
         else:
             reason = f"expression of type '{type_}' cannot be range of a comprehension (must be list, map, or dynamic)"
             return self.refuse(node.over, reason)
+        keys = Estimate(key, IDENT, path=(*over.path, "@indices" if type_.name == "list" else "@keys"))
+        place = "@items" if type_.name == "list" else "@values"
+        values = Estimate(value, IDENT, over.member, (*over.path, place))
         if len(node.names) == 2:
-            inner = {**scope, node.names[0]: key, node.names[1]: value}
+            inner = {**scope, node.names[0]: keys, node.names[1]: values}
         else:
-            inner = {**scope, node.names[0]: key if type_.name == "map" else value}
-        where = self.visit(node.where, inner) if node.where is not None else Checked(BOOL, 0)
+            inner = {**scope, node.names[0]: values if type_.name == "list" else keys}
+        where = self.visit(node.where, inner) if node.where is not None else Estimate(BOOL, 0)
         body = self.visit(node.body, inner)
         predicate = body if node.op in ("all", "exists", "existsOne", "filter") else where
         if not fits(BOOL, predicate.type, {}):
             at = node.body if predicate is body else node.where
             assert at is not None
             return self.refuse(at, f"found no matching overload for '{node.op}' applied to '({predicate.type})'")
-        count = longest(type_)
-        cost = over.cost + count * (where.cost + body.cost + 2)
+        count = self.size(over)
+        spent = fold_cost(node.op, count.most, None if node.where is None else where.cost, body.cost)
+        cost = added(over.cost, spent)
         match node.op:
             case "all" | "exists" | "existsOne":
-                return Checked(BOOL, cost)
+                return Estimate(BOOL, cost, ONE)
             case "filter":
-                return Checked(type_ if type_.name == "list" else list_of(key), cost)
+                return Estimate(type_ if type_.name == "list" else list_of(key), cost, count)
             case "transformMap":
-                return Checked(map_of(key, body.type, type_.longest), cost)
+                return Estimate(map_of(key, body.type), cost, count)
             case "transformMapEntry":
-                return Checked(body.type if body.type.name == "map" else map_of(DYN, DYN), cost)
-        return Checked(list_of(body.type, type_.longest), cost)
-
-
-def longest(type_: Type) -> int:
-    """How many members or characters a value of this type can have at most."""
-    return type_.longest if type_.longest is not None else REQUEST_BYTES
-
-
-def _call_cost(name: str, types: list[Type]) -> int:
-    if name in ("matches", "find", "findAll") and len(types) >= 2:
-        return 1 + (longest(types[0]) + 1) // 10 * (longest(types[1]) // 4 + 1)
-    if name in ("_==_", "_!=_"):
-        sizes = [longest(each) for each in types if each.name in ("string", "bytes", "list", "map")]
-        return 1 + (min(sizes) // 10 if sizes else 0)
-    if name in _LISTS or name.startswith("sets."):
-        sizes = [longest(each) for each in types if each.name in ("list", "map")]
-        if name == "@in":
-            return 1 + (sizes[0] if sizes and types[1].name == "list" else 0)
-        product = 1
-        for each in sizes:
-            product *= each
-        return 1 + product
-    if name in _LINEAR or name in ("_+_", "_<_", "_<=_", "_>_", "_>=_"):
-        return 1 + sum(longest(each) for each in types if each.name in ("string", "bytes")) // 10
-    return 1
+                return Estimate(body.type if body.type.name == "map" else map_of(DYN, DYN), cost, count)
+        return Estimate(list_of(body.type), cost, count)

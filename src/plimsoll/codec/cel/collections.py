@@ -1,8 +1,7 @@
-"""Functions on lists: Kubernetes' list library, sets, and the smallest and largest numbers."""
+"""Functions on lists: Kubernetes' list library, cel-go's, and sets."""
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import Any
 
@@ -95,11 +94,13 @@ def _sort(members: list[Any]) -> list[Any]:
         raise EvaluationError("no such overload") from None
 
 
-@overload("list<A>.flatten() list<dyn>", cost=list_cost)
-def _flatten(members: list[Any]) -> list[Any]:
+@overload("list<list<A>>.flatten() list<A>", "list<dyn>.flatten(int) list<dyn>", cost=list_cost)
+def _flatten(members: list[Any], depth: int = 1) -> list[Any]:
+    if depth < 0:
+        raise EvaluationError("level must be non-negative")
     found: list[Any] = []
     for each in members:
-        found += each if isinstance(each, list) else [each]
+        found += _flatten(each, depth - 1) if isinstance(each, list) and depth > 0 else [each]
     return found
 
 
@@ -130,75 +131,3 @@ def _set_equivalent(left: list[Any], right: list[Any]) -> bool:
 @overload("sets::intersects(list<A>, list<A>) bool", cost=product_cost)
 def _set_intersects(left: list[Any], right: list[Any]) -> bool:
     return any(equal(one, other) for one in left for other in right)
-
-
-# --- math ---
-
-
-def _flat(args: tuple[Any, ...]) -> list[Any]:
-    found = args[0] if len(args) == 1 and isinstance(args[0], list) else list(args)
-    if not found:
-        raise EvaluationError("math.@min(list) argument must not be empty")
-    if not all(is_number(each) for each in found):
-        raise EvaluationError("no such overload")
-    return found
-
-
-_COUNTS = [", ".join(["dyn"] * count) for count in range(1, 7)]
-
-
-@overload(*(f"math::least({args}) dyn" for args in _COUNTS))
-def _least(*args: Any) -> Any:
-    return min(_flat(args))
-
-
-@overload(*(f"math::greatest({args}) dyn" for args in _COUNTS))
-def _greatest(*args: Any) -> Any:
-    return max(_flat(args))
-
-
-@overload("math::ceil(double) double")
-def _ceil(value: float) -> float:
-    return float(math.ceil(value)) if math.isfinite(value) else value
-
-
-@overload("math::floor(double) double")
-def _floor(value: float) -> float:
-    return float(math.floor(value)) if math.isfinite(value) else value
-
-
-@overload("math::round(double) double")
-def _round(value: float) -> float:
-    return math.copysign(math.floor(abs(value) + 0.5), value) if math.isfinite(value) else value
-
-
-@overload("math::trunc(double) double")
-def _trunc(value: float) -> float:
-    return float(math.trunc(value)) if math.isfinite(value) else value
-
-
-@overload("math::abs(int) int", "math::abs(double) double")
-def _abs(value: Any) -> Any:
-    if value == -(2**63):
-        raise EvaluationError("integer overflow")
-    return abs(value)
-
-
-@overload("math::sign(int) int", "math::sign(double) double")
-def _sign(value: Any) -> Any:
-    return type(value)((value > 0) - (value < 0))
-
-
-@overload("math::isNaN(double) bool")
-def _is_nan(value: float) -> bool:
-    return math.isnan(value)
-
-
-@overload("math::isInf(double) bool")
-def _is_inf(value: float) -> bool:
-    return math.isinf(value)
-
-
-@overload("math::isFinite(double) bool")
-def _is_finite(value: float) -> bool:
-    return math.isfinite(value)

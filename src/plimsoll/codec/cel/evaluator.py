@@ -12,7 +12,7 @@ from typing import Any
 
 from plimsoll.codec.cel.authorizer import request_resource
 from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, matching
-from plimsoll.codec.cel.syntax import Bind, Call, Fold, Ident, ListOf, Literal, MapOf, MessageOf, Node, Select, dotted
+from plimsoll.codec.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, MessageOf, Node, Select, dotted
 from plimsoll.codec.cel.values import (
     NONE,
     CostError,
@@ -104,15 +104,6 @@ def evaluator(node: Node, scope: frozenset[str], names: dict[int, str]) -> Evalu
             return _map(node, scope, names)
         case MessageOf():
             return _message(node, scope, names)
-        case Bind():
-            value_of = evaluator(node.value, scope, names)
-            body = evaluator(node.body, scope | {node.name}, names)
-            name = node.name
-
-            def bind(frame: Frame) -> Any:
-                return _with(frame, {name: value_of(frame)}, body)
-
-            return bind
         case Fold():
             return _fold(node, scope, names)
     raise AssertionError(node)

@@ -7,7 +7,6 @@ from functools import lru_cache
 from plimsoll.codec.cel.lexer import Token, tokens
 from plimsoll.codec.cel.syntax import (
     RESERVED,
-    Bind,
     Call,
     CompileError,
     Fold,
@@ -254,8 +253,6 @@ class _Parser:
     def _method(self, call: Call) -> Node:
         assert call.target is not None
         count = len(call.args)
-        if isinstance(call.target, Ident) and call.target.name == "cel" and call.name == "bind" and count == 3:
-            return Bind(call.at, self._variable(call.args[0]), call.args[1], call.args[2])
         if call.name in ("optMap", "optFlatMap") and count == 2:
             name = Literal(call.args[0].at, self._variable(call.args[0]))
             return Call(call.at, f"@{call.name}", (name, call.args[1]), call.target)

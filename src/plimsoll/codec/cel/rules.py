@@ -12,9 +12,17 @@ from typing import Any, cast
 
 import msgspec
 
+from plimsoll.codec.cel.costs import added, multiplied
 from plimsoll.codec.cel.environment import PER_CALL_LIMIT, Program, compile_expression
 from plimsoll.codec.cel.evaluator import Allowance
-from plimsoll.codec.cel.schemas import EMBEDDED, converted, most_members, properties_of, type_of
+from plimsoll.codec.cel.schemas import (
+    EMBEDDED,
+    converted,
+    most_members,
+    most_occurrences,
+    properties_of,
+    type_of,
+)
 from plimsoll.codec.cel.syntax import CompilationError
 from plimsoll.codec.cel.types import Type
 from plimsoll.codec.cel.values import NONE, CostError, EvaluationError, Optional
@@ -26,6 +34,7 @@ RULES = "x-kubernetes-validations"
 BUDGET = 3_000_000  # of all rules of one write (Kubernetes: 10 million), see docs/api-server.md
 STATIC_LIMIT = 10_000_000  # of one rule, by its schema
 STATIC_TOTAL = 100_000_000  # of all rules of a schema
+MOST_LISTED = 4  # of the rules that exceed the total together
 REASONS = ("FieldValueRequired", "FieldValueForbidden", "FieldValueInvalid", "FieldValueDuplicate")
 _ADVICE = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
@@ -206,7 +215,12 @@ def _message(rule: Rule, variables: dict[str, Any], run: _Run) -> str:
 class _Total:
     def __init__(self) -> None:
         self.cost = 0
-        self.largest: list[tuple[int, str, JsonObject]] = []
+        self.largest: list[tuple[int, str]] = []  # with the paths
+
+    def count(self, cost: int, path: str) -> None:
+        self.cost = added(self.cost, cost)
+        if cost >= STATIC_TOTAL // 100:
+            self.largest.append((cost, path))
 
 
 def definition_rule_errors(schema: JsonObject, path: str) -> list[FieldError]:
@@ -214,26 +228,24 @@ def definition_rule_errors(schema: JsonObject, path: str) -> list[FieldError]:
     total = _Total()
     errors = list(_schema_errors(schema, path, 1, total, uncorrelatable="", is_resource=True))
     if total.cost > STATIC_TOTAL:
-        for cost, at, _rule_document in total.largest:
-            if cost > STATIC_TOTAL // 100:
-                reason = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-                errors.append(FieldError("FieldValueForbidden", at, reason))
-        factor = _factor(total.cost / STATIC_TOTAL)
-        reason = (
-            "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor "
-            f"of {factor} {_ADVICE}"
-        )
-        errors.append(FieldError("FieldValueForbidden", path, reason))
+        for _, at in sorted(total.largest, key=lambda each: -each[0])[:MOST_LISTED]:
+            reason = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+            errors.append(FieldError("FieldValueForbidden", at, reason))
+        name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        errors.append(FieldError("FieldValueForbidden", path, _exceeds(name, total.cost, STATIC_TOTAL)))
     return errors
 
 
-def _factor(ratio: float) -> str:
-    return "more than 100x" if ratio > 100 else f"{ratio:.1f}x"
+def _exceeds(name: str, cost: int, limit: int) -> str:
+    ratio = cost / limit
+    factor = "more than 100x" if ratio > 100 else f"{ratio:f}x" if ratio < 1.5 else f"{ratio:.1f}x"
+    return f"{name} exceeds budget by factor of {factor} {_ADVICE}"
 
 
 def _schema_errors(
-    schema: JsonObject, path: str, times: int, total: _Total, *, uncorrelatable: str, is_resource: bool
+    schema: JsonObject, path: str, times: int | None, total: _Total, *, uncorrelatable: str, is_resource: bool
 ) -> Iterator[FieldError]:
+    """`times`: how often the schema occurs in an object; None where no schema above it says so."""
     if schema.get(RULES):
         type_ = type_of(schema, is_resource=is_resource)
         for index, rule in enumerate(schema[RULES]):
@@ -255,7 +267,8 @@ def _schema_errors(
             lost = uncorrelatable
             if key == "items" and schema.get("x-kubernetes-list-type") != "map":
                 lost = lost or path
-            times_inner = min(times * most_members(schema), 2**62)
+            members = most_members(schema)
+            times_inner = None if times is None or members is None else multiplied(times, members)
             at = f"{path}.{key}"
             yield from _schema_errors(
                 inner, at, times_inner, total, uncorrelatable=lost, is_resource=bool(inner.get(EMBEDDED))
@@ -278,7 +291,7 @@ _TITLES = (
 
 
 def _definition_rule_errors(
-    rule: Any, schema: JsonObject, type_: Type, path: str, times: int, total: _Total, uncorrelatable: str
+    rule: Any, schema: JsonObject, type_: Type, path: str, times: int | None, total: _Total, uncorrelatable: str
 ) -> Iterator[FieldError]:
     def invalid(field: str, detail: str) -> FieldError:
         return FieldError("FieldValueInvalid", f"{path}.{field}", f"{_shown(rule)}: {detail}")
@@ -318,12 +331,16 @@ def _definition_rule_errors(
         )
     if rule.get("optionalOldSelf") is not None and not found.is_transition:
         yield invalid("optionalOldSelf", "may not be set if oldSelf is not used in rule")
-    cost = found.program.cost * times
-    total.cost += cost
-    total.largest.append((cost, f"{path}.rule", rule))
+    cost = multiplied(found.program.cost, most_occurrences(schema) if times is None else times)
+    total.count(cost, f"{path}.rule")
     if cost > STATIC_LIMIT:
-        detail = f"estimated rule cost exceeds budget by factor of {_factor(cost / STATIC_LIMIT)} {_ADVICE}"
-        yield FieldError("FieldValueForbidden", f"{path}.rule", detail)
+        yield FieldError("FieldValueForbidden", f"{path}.rule", _exceeds("estimated rule cost", cost, STATIC_LIMIT))
+    if found.message_program is not None:
+        cost = found.message_program.cost
+        total.count(cost, f"{path}.messageExpression")
+        if cost > STATIC_LIMIT:
+            detail = _exceeds("estimated messageExpression cost", cost, STATIC_LIMIT)
+            yield FieldError("FieldValueForbidden", f"{path}.messageExpression", detail)
 
 
 def _is_field(schema: JsonObject, path: str) -> bool:

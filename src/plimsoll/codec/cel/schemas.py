@@ -1,6 +1,10 @@
 """Static types of values that an OpenAPI schema describes, and those values as expressions see them.
 
-How long a text, list or map can be follows from its schema, or from the size of the largest request.
+How long a text, list or map can be follows from its schema, or from the size of the largest request and the shortest
+JSON of a member. A list of `{name: string}` with the name required: (3145728 − 2) // (12 + 1) members, because
+`{"name": ""}` counts 2 + 4 + 2 + 4.
+
+Source: k8s.io/apiserver pkg/cel/common/schemas.go.
 """
 
 from __future__ import annotations
@@ -25,8 +29,10 @@ _METADATA: JsonObject = {
     "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}},
 }
 _OF_RESOURCES: JsonObject = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": _METADATA}
-_LEAST = {"string": 2, "integer": 1, "number": 1, "boolean": 4, "array": 2, "object": 2}
-_FORMAT_BYTES = {"duration": 32, "date-time": 20, "date": 10, "ipv4": 15, "ipv6": 45, "uuid": 36}
+_LEAST = {"string": 2, "integer": 1, "number": 1, "boolean": 4, "array": 2}
+_LEAST_OF_FORMAT = {"duration": 3, "date-time": 21, "date": 12}
+_MOST_OF_FORMAT = {"duration": 32, "date-time": 32, "date": 12}
+_BYTES_OF_CHAR = 4
 
 Resolve = Callable[[JsonObject], JsonObject]
 
@@ -41,7 +47,7 @@ def type_of(
     """`resolve` follows the `$ref` of documents that have some. Fields are typed when they are first asked for."""
     schema = resolve(schema)
     if schema.get(_INT_OR_STRING) or schema.get("format") == "int-or-string":
-        return DYN
+        return Type("dyn", longest=_most_chars(schema))
     kind = schema.get("type")
     if kind == "string":
         return _text_type(schema)
@@ -51,17 +57,28 @@ def type_of(
         items = schema.get("items")
         if not isinstance(items, dict):
             return DYN
-        return list_of(type_of(items, f"{path}.@idx", resolve=resolve), _most_items(schema, resolve))
+        most = schema.get("maxItems")
+        if most is None:
+            most = (REQUEST_BYTES - 2) // (least_bytes(items, resolve) + 1)
+        return list_of(type_of(items, f"{path}.@idx", resolve=resolve), max(0, int(most)))
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
         most = schema.get("maxProperties")
         if most is None:
-            most = (REQUEST_BYTES - 2) // (_least_bytes(resolve(others)) + 6)
-        return map_of(STRING, type_of(others, f"{path}.@elem", resolve=resolve), most)
-    properties = properties_of(schema, is_resource=is_resource)
-    if not properties:
-        return DYN if kind is None or schema.get("x-kubernetes-preserve-unknown-fields") else _object(path, {}, resolve)
-    return _object(path, properties, resolve)
+            most = (REQUEST_BYTES - 2) // (least_bytes(others, resolve) + 6)
+        return map_of(STRING, type_of(others, f"{path}.@elem", resolve=resolve), max(0, int(most)))
+    return _object(path, properties_of(schema, is_resource=is_resource), resolve)
+
+
+def _is_declared(schema: JsonObject, resolve: Resolve) -> bool:
+    """Whether expressions can read a field with this schema: not one of any type."""
+    schema = resolve(schema)
+    if schema.get(_INT_OR_STRING) or schema.get("format") == "int-or-string":
+        return True
+    inner = schema.get("items") if schema.get("type") == "array" else schema.get("additionalProperties")
+    if schema.get("type") == "array" and not isinstance(inner, dict):
+        return False
+    return bool(schema.get("type")) and (not isinstance(inner, dict) or _is_declared(inner, resolve))
 
 
 def properties_of(schema: JsonObject, *, is_resource: bool = False) -> JsonObject:
@@ -77,7 +94,8 @@ def _object(path: str, properties: JsonObject, resolve: Resolve) -> Type:
     def field(name: str) -> Type | None:
         if name not in known:
             real = name if name in properties else unescaped(name)
-            known[name] = type_of(properties[real], f"{path}.{real}", resolve=resolve) if real in properties else None
+            is_there = real in properties and _is_declared(properties[real], resolve)
+            known[name] = type_of(properties[real], f"{path}.{real}", resolve=resolve) if is_there else None
         return known[name]
 
     return Type("object", fields=field, shown=path)
@@ -95,39 +113,49 @@ def _text_type(schema: JsonObject) -> Type:
 
 
 def _most_chars(schema: JsonObject) -> int:
-    if schema.get("enum"):
-        return max(len(each) if isinstance(each, str) else 0 for each in schema["enum"])
-    if schema.get("format") in _FORMAT_BYTES:
-        return _FORMAT_BYTES[schema["format"]]
-    most = schema.get("maxLength")
-    return REQUEST_BYTES - 2 if most is None else max(0, int(most))
-
-
-def _most_items(schema: JsonObject, resolve: Resolve) -> int:
-    most = schema.get("maxItems")
+    form, most = schema.get("format"), schema.get("maxLength")
+    if form in _MOST_OF_FORMAT:
+        return _MOST_OF_FORMAT[form]
     if most is not None:
-        return max(0, int(most))
-    return (REQUEST_BYTES - 2) // (_least_bytes(resolve(schema["items"])) + 1)
+        return max(0, int(most)) * (1 if form == "byte" else _BYTES_OF_CHAR)
+    if schema.get("enum") and form != "byte":
+        return max(len(each.encode()) if isinstance(each, str) else 0 for each in schema["enum"])
+    return REQUEST_BYTES - 2
 
 
-def _least_bytes(schema: JsonObject) -> int:
-    """The shortest JSON of a value."""
-    kind = schema.get("type") or "object"
-    if kind == "object":
-        names = schema.get("required") or ()
-        inner = schema.get("properties") or {}
-        return 2 + sum(len(name) + 3 + _least_bytes(inner.get(name) or {"type": "integer"}) for name in names)
-    return _LEAST.get(kind, 1)
-
-
-def most_members(schema: JsonObject) -> int:
-    """How often what is inside a list or map can occur."""
-    if schema.get("type") == "array":
-        return _most_items(schema, no_references) if isinstance(schema.get("items"), dict) else 1
+def least_bytes(schema: JsonObject, resolve: Resolve = no_references) -> int:
+    """The shortest JSON of a value. Fields with a default may be left out."""
+    schema = resolve(schema)
+    if schema.get(_INT_OR_STRING):
+        return 1
+    kind = schema.get("type")
+    if kind == "string":
+        return _LEAST_OF_FORMAT.get(schema.get("format") or "", _LEAST["string"])
+    if kind in _LEAST:
+        return _LEAST[kind]
     if isinstance(schema.get("additionalProperties"), dict):
+        return 2
+    inner, required = schema.get("properties") or {}, set(schema.get("required") or ())
+    counted = {name: resolve(each) for name, each in inner.items() if name in required and isinstance(each, dict)}
+    return 2 + sum(
+        len(name) + least_bytes(each, resolve) + 4 for name, each in counted.items() if "default" not in each
+    )
+
+
+def most_members(schema: JsonObject) -> int | None:
+    """How often what is inside a list or map can occur; None where the schema does not limit it."""
+    if schema.get("type") == "array":
+        most = schema.get("maxItems")
+    elif schema.get("type") == "object" and schema.get("additionalProperties") is not None:
         most = schema.get("maxProperties")
-        return (REQUEST_BYTES - 2) // (_least_bytes(schema["additionalProperties"]) + 6) if most is None else int(most)
-    return 1
+    else:
+        return 1
+    return None if most is None else max(0, int(most))
+
+
+def most_occurrences(schema: JsonObject) -> int:
+    """In one request, with a comma behind each."""
+    return REQUEST_BYTES // (least_bytes(schema) + 1)
 
 
 def converted(schema: JsonObject | None, value: Any) -> Any:

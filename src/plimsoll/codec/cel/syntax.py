@@ -97,14 +97,6 @@ class MessageOf(Node, frozen=True, eq=False):
     fields: tuple[tuple[str, Node, bool], ...]  # name, value, optional
 
 
-class Bind(Node, frozen=True, eq=False):
-    """`cel.bind(name, value, body)`."""
-
-    name: str
-    value: Node
-    body: Node
-
-
 class Fold(Node, frozen=True, eq=False):
     """One of the macros over a list or a map.
 
@@ -132,8 +124,6 @@ def children(node: Node) -> list[Node]:
             return [each for key, value, _ in node.entries for each in (key, value)]
         case MessageOf():
             return [value for _, value, _ in node.fields]
-        case Bind():
-            return [node.value, node.body]
         case Fold():
             return [node.over, *([node.where] if node.where is not None else []), node.body]
     return []

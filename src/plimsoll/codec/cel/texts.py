@@ -112,11 +112,6 @@ def _trim(text: str) -> str:
     return text.strip(_SPACES)
 
 
-@overload("string.reverse() string", cost=text_cost)
-def _reverse(text: str) -> str:
-    return text[::-1]
-
-
 @overload("string.substring(int) string", "string.substring(int, int) string", cost=text_cost)
 def _substring(text: str, start: int, end: int | None = None) -> str:
     last = len(text) if end is None else end

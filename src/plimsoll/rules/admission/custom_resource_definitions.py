@@ -81,9 +81,20 @@ def _spec_errors(spec: JsonObject) -> Iterator[FieldError]:
         yield _shown("spec.versions", "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield _shown("spec.versions", "must have exactly one version marked as storage version")
+    shared = {name: versions[0].get(name) for name in _SHARED if versions and _is_shared(versions, name)}
     for index, version in enumerate(versions):
-        yield from _version_errors(version, f"spec.versions[{index}]")
+        at = f"spec.versions[{index}]"
+        if problem := _label_problem(version.get("name") or ""):
+            yield _invalid(f"{at}.name", version.get("name") or "", problem)
+        if _schema(version) is None:
+            yield FieldError("FieldValueRequired", f"{at}.schema.openAPIV3Schema", "schemas are required")
+        yield from _part_errors({**version, **dict.fromkeys(shared)}, at, "schema", _schema(version))
+        if version.get("deprecationWarning") is not None and not version.get("deprecated"):
+            yield _invalid(
+                f"{at}.deprecationWarning", version["deprecationWarning"], "can only be set for deprecated versions"
+            )
     yield from _name_errors(spec.get("names") or {})
+    yield from _part_errors(shared, "spec", "validation", _schema(versions[0]) if versions else None)
     if spec.get("preserveUnknownFields"):
         instead = "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         reason = f"cannot set to true, {instead}"
@@ -101,30 +112,33 @@ def _spec_errors(spec: JsonObject) -> Iterator[FieldError]:
         )
 
 
-def _version_errors(version: JsonObject, path: str) -> Iterator[FieldError]:
-    name = version.get("name") or ""
-    if problem := _label_problem(name):
-        yield _invalid(f"{path}.name", name, problem)
-    at = f"{path}.schema.openAPIV3Schema"
-    if (version.get("schema") or {}).get("openAPIV3Schema") is None:
-        yield FieldError("FieldValueRequired", at, "schemas are required")
-        return
-    found = schema_errors(version["schema"]["openAPIV3Schema"], at)
-    yield from found
-    for index, column in enumerate(version.get("additionalPrinterColumns") or []):
+# kube-apiserver moves what all versions have in common to the spec, and reports errors there.
+_SHARED = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+
+
+def _is_shared(versions: list[JsonObject], name: str) -> bool:
+    return all((version.get(name) or None) == (versions[0].get(name) or None) for version in versions)
+
+
+def _schema(version: JsonObject) -> JsonObject | None:
+    found: JsonObject | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return found
+
+
+def _part_errors(part: JsonObject, path: str, field: str, schema: JsonObject | None) -> Iterator[FieldError]:
+    """Of a version, or of what all versions share. `field`: the name of the schema there; `schema`: the one in use."""
+    own = _schema(part)
+    if own is not None:
+        yield from schema_errors(own, f"{path}.{field}.openAPIV3Schema")
+    yield from _scale_errors((part.get("subresources") or {}).get("scale"), f"{path}.subresources.scale")
+    for index, column in enumerate(part.get("additionalPrinterColumns") or []):
         yield from _column_errors(column, f"{path}.additionalPrinterColumns[{index}]")
-    yield from _scale_errors((version.get("subresources") or {}).get("scale"), f"{path}.subresources.scale")
-    if found:
+    selectable_fields = part.get("selectableFields") or []
+    if not selectable_fields or schema is None or schema_errors(schema, ""):
         return
-    for index, field in enumerate(version.get("selectableFields") or []):
+    for index, selectable in enumerate(selectable_fields):
         yield from _selectable_errors(
-            field.get("jsonPath") or "",
-            version["schema"]["openAPIV3Schema"],
-            f"{path}.selectableFields[{index}].jsonPath",
-        )
-    if version.get("deprecationWarning") is not None and not version.get("deprecated"):
-        yield _invalid(
-            f"{path}.deprecationWarning", version["deprecationWarning"], "can only be set for deprecated versions"
+            selectable.get("jsonPath") or "", schema, f"{path}.selectableFields[{index}].jsonPath"
         )
 
 

@@ -105,8 +105,6 @@ def _errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
     if not kind and not is_free:
         where = "for specified object fields" if path.endswith("]") else "for specified array items"
         yield _required(f"{path}.type", f"must not be empty {where if '.' in path else 'at the root'}")
-    if kind and schema.get(INT_OR_STRING):
-        yield FieldError("FieldValueInvalid", f"{path}.type", f"must be empty if {INT_OR_STRING} is true", kind)
     if kind == "array" and not isinstance(schema.get("items"), dict) and not schema.get(PRESERVE):
         yield FieldError("FieldValueRequired", f"{path}.items", "must be specified")
     if schema.get(EMBEDDED) and not schema.get(PRESERVE) and not schema.get("properties"):
