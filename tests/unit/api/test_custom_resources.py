@@ -220,6 +220,33 @@ async def test_a_schema_that_is_not_structural_is_refused(tmp_path: Path) -> Non
             assert message in said.message
 
 
+async def test_what_all_versions_share_is_reported_at_the_spec(tmp_path: Path) -> None:
+    """kube-apiserver moves it there before it validates."""
+    wrong = {"openAPIV3Schema": {"type": "object", "properties": {"a": {}}}}
+    right = {"openAPIV3Schema": {"type": "object"}}
+    async with api(tmp_path) as ask:
+        body = definition(schema=wrong)
+        body["spec"]["versions"].append({"name": "v2", "served": True, "storage": False, "schema": wrong})
+        said = await ask("POST", DEFINITIONS, body)
+        assert [each["field"] for each in said.json["details"]["causes"]] == [
+            "spec.validation.openAPIV3Schema.properties[a].type"
+        ]
+        body["spec"]["versions"][0]["schema"] = right
+        said = await ask("POST", DEFINITIONS, body)
+        assert [each["field"] for each in said.json["details"]["causes"]] == [
+            "spec.versions[1].schema.openAPIV3Schema.properties[a].type"
+        ]
+
+
+async def test_an_int_or_string_may_name_a_type_and_is_either(tmp_path: Path) -> None:
+    """As generated definitions have it; kube-apiserver reads the type as both."""
+    port = {"type": "integer", "x-kubernetes-int-or-string": True}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"port": port}}}
+    async with served(tmp_path, definition(schema=schema)) as ask:
+        for name, value, code in (("a", 80, 201), ("b", "http", 201), ("c", True, 422)):
+            assert (await ask("POST", WIDGETS, {"metadata": {"name": name}, "port": value})).code == code
+
+
 async def test_rules_are_evaluated(tmp_path: Path) -> None:
     rules = [{"rule": "self.size > 1"}, {"rule": "self.size >= oldSelf.size", "message": "may not shrink"}]
     schema = {"type": "object", "properties": {"spec": {**SPEC, "x-kubernetes-validations": rules}}}
