@@ -199,6 +199,13 @@ async def test_an_invalid_definition_is_refused(tmp_path: Path, change: dict[str
         assert message in said.message
 
 
+TEXT = {"type": "string"}
+
+
+def inside(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"a": {"type": "object", **schema}}}
+
+
 NOT_STRUCTURAL = [
     ({"properties": {"a": {"type": "string"}}}, "openAPIV3Schema.type"),
     ({"type": "object", "properties": {"a": {}}}, "openAPIV3Schema.properties[a].type: Required value"),
@@ -209,6 +216,35 @@ NOT_STRUCTURAL = [
     ({"type": "object", "properties": {"a": 1}}, "properties[a]: Invalid value"),
     ({"type": "object", "anyOf": [{"properties": {"b": {}}}]}, "because it is defined in"),
     ({"type": "object", "$ref": "#/x"}, "$ref is not supported"),
+    # as kube-apiserver answers
+    ({"type": "object", "additionalProperties": True}, "additionalProperties: Forbidden: must not be used at the root"),
+    (inside({"properties": {"b": TEXT}, "additionalProperties": TEXT}), "properties are mutual exclusive"),
+    (
+        inside({"not": {"x-kubernetes-int-or-string": True}}),
+        "not.x-kubernetes-int-or-string: Forbidden: must be false to",
+    ),
+    (
+        inside({"oneOf": [{"x-kubernetes-map-type": "atomic"}]}),
+        "x-kubernetes-map-type: Forbidden: must be undefined to be",
+    ),
+    (inside({"anyOf": [{"pattern": "("}]}), "anyOf[0].pattern: Invalid value"),
+    (inside({"allOf": [{"uniqueItems": True}]}), "allOf[0].uniqueItems: Forbidden: uniqueItems cannot be set"),
+    (
+        inside({"x-kubernetes-embedded-resource": True, "type": "string"}),
+        "must be object if x-kubernetes-embedded-resource",
+    ),
+    (
+        inside({"x-kubernetes-int-or-string": True, "x-kubernetes-preserve-unknown-fields": True}),
+        "must be false if x-kubernetes-int-or-string is true",
+    ),
+    (
+        inside({"type": "array", "x-kubernetes-list-type": "set", "items": {**TEXT, "nullable": True}}),
+        "items.nullable: Forbidden: cannot be nullable when x-kubernetes-list-type is set",
+    ),
+    (
+        inside({"type": "array", "x-kubernetes-list-type": "set", "x-kubernetes-list-map-keys": ["k"], "items": TEXT}),
+        "must be map if x-kubernetes-list-map-keys is non-empty",
+    ),
 ]
 
 
@@ -245,6 +281,20 @@ async def test_an_int_or_string_may_name_a_type_and_is_either(tmp_path: Path) ->
     async with served(tmp_path, definition(schema=schema)) as ask:
         for name, value, code in (("a", 80, 201), ("b", "http", 201), ("c", True, 422)):
             assert (await ask("POST", WIDGETS, {"metadata": {"name": name}, "port": value})).code == code
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"b": TEXT}, "additionalProperties": True},
+        {"additionalProperties": False},
+        {"type": "integer", "anyOf": [{"type": "integer"}, {"type": "string"}]},
+    ],
+)
+async def test_a_structural_schema(tmp_path: Path, schema: dict[str, Any]) -> None:
+    """As kube-apiserver answers."""
+    async with api(tmp_path) as ask:
+        await ask.ok("POST", DEFINITIONS, definition(schema={"openAPIV3Schema": inside(schema)}))
 
 
 async def test_rules_are_evaluated(tmp_path: Path) -> None:

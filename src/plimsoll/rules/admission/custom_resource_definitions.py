@@ -88,13 +88,13 @@ def _spec_errors(spec: JsonObject) -> Iterator[FieldError]:
             yield _invalid(f"{at}.name", version.get("name") or "", problem)
         if _schema(version) is None:
             yield FieldError("FieldValueRequired", f"{at}.schema.openAPIV3Schema", "schemas are required")
-        yield from _part_errors({**version, **dict.fromkeys(shared)}, at, "schema", _schema(version))
+        yield from _part_errors({**version, **dict.fromkeys(shared)}, at, "schema")
         if version.get("deprecationWarning") is not None and not version.get("deprecated"):
             yield _invalid(
                 f"{at}.deprecationWarning", version["deprecationWarning"], "can only be set for deprecated versions"
             )
     yield from _name_errors(spec.get("names") or {})
-    yield from _part_errors(shared, "spec", "validation", _schema(versions[0]) if versions else None)
+    yield from _part_errors(shared, "spec", "validation")
     if spec.get("preserveUnknownFields"):
         instead = "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         reason = f"cannot set to true, {instead}"
@@ -125,16 +125,24 @@ def _schema(version: JsonObject) -> JsonObject | None:
     return found
 
 
-def _part_errors(part: JsonObject, path: str, field: str, schema: JsonObject | None) -> Iterator[FieldError]:
-    """Of a version, or of what all versions share. `field`: the name of the schema there; `schema`: the one in use."""
-    own = _schema(part)
-    if own is not None:
-        yield from schema_errors(own, f"{path}.{field}.openAPIV3Schema")
+_WITHOUT_SCHEMA = {
+    "schema": "may only be set when `version.schema.openAPIV3Schema` is not included",  # kube-apiserver's words
+    "validation": "may only be set when validations.schema is included",
+}
+
+
+def _part_errors(part: JsonObject, path: str, field: str) -> Iterator[FieldError]:
+    """Of a version, or of what all versions share. `field`: the name of the schema there."""
+    schema = _schema(part)
+    found = [] if schema is None else schema_errors(schema, f"{path}.{field}.openAPIV3Schema")
+    yield from found
     yield from _scale_errors((part.get("subresources") or {}).get("scale"), f"{path}.subresources.scale")
     for index, column in enumerate(part.get("additionalPrinterColumns") or []):
         yield from _column_errors(column, f"{path}.additionalPrinterColumns[{index}]")
     selectable_fields = part.get("selectableFields") or []
-    if not selectable_fields or schema is None or schema_errors(schema, ""):
+    if selectable_fields and schema is None:
+        yield _invalid(f"{path}.selectableFields", "", _WITHOUT_SCHEMA[field])
+    if schema is None or found:
         return
     for index, selectable in enumerate(selectable_fields):
         yield from _selectable_errors(
@@ -142,13 +150,23 @@ def _part_errors(part: JsonObject, path: str, field: str, schema: JsonObject | N
         )
 
 
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+
+
 def _column_errors(column: JsonObject, path: str) -> Iterator[FieldError]:
     if not column.get("name"):
         yield FieldError("FieldValueRequired", f"{path}.name")
-    if column.get("type") not in COLUMN_TYPES:
-        yield _invalid(f"{path}.type", column.get("type") or "", f"must be one of {','.join(COLUMN_TYPES)}")
-    if not column.get("jsonPath"):
+    listed = f"must be one of {','.join(COLUMN_TYPES)}"
+    if not column.get("type"):
+        yield FieldError("FieldValueRequired", f"{path}.type", listed)
+    elif column["type"] not in COLUMN_TYPES:
+        yield _invalid(f"{path}.type", column["type"], listed)
+    if (form := column.get("format") or "") and form not in _COLUMN_FORMATS:
+        yield _invalid(f"{path}.format", form, f"must be one of {','.join(_COLUMN_FORMATS)}")
+    if not (json_path := column.get("jsonPath") or ""):
         yield FieldError("FieldValueRequired", f"{path}.JSONPath")
+    elif not json_path.startswith("."):
+        yield _invalid(f"{path}.JSONPath", json_path, "must be a simple json path starting with .")
 
 
 def _scale_errors(scale: JsonObject | None, path: str) -> Iterator[FieldError]:

@@ -48,6 +48,8 @@ def schema_errors(schema: Any, path: str) -> list[FieldError]:
         errors.append(_invalid(f"{path}.type", schema.get("type") or "", "must be object at the root"))
     if schema.get("nullable"):
         errors.append(FieldError("FieldValueForbidden", f"{path}.nullable", "nullable cannot be true at the root"))
+    if schema.get("additionalProperties") is not None:
+        errors.append(FieldError("FieldValueForbidden", f"{path}.additionalProperties", "must not be used at the root"))
     return errors + list(_metadata_errors(schema, path))
 
 
@@ -102,10 +104,18 @@ def _errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
     yield from _keyword_errors(schema, path)
     kind = schema.get("type")
     is_free = schema.get(INT_OR_STRING) or schema.get(PRESERVE)
-    if not kind and not is_free:
+    if not kind and not is_free and not schema.get(EMBEDDED):
         where = "for specified object fields" if path.endswith("]") else "for specified array items"
         yield _required(f"{path}.type", f"must not be empty {where if '.' in path else 'at the root'}")
-    if kind == "array" and not isinstance(schema.get("items"), dict) and not schema.get(PRESERVE):
+    if schema.get(INT_OR_STRING):
+        for name in (PRESERVE, EMBEDDED):
+            if schema.get(name):
+                reason = f"must be false if {INT_OR_STRING} is true"
+                yield FieldError("FieldValueInvalid", f"{path}.{name}", reason, True)
+    if schema.get(EMBEDDED) and kind != "object":
+        reason = f"must be object if {EMBEDDED} is true"
+        yield _invalid(f"{path}.type", kind, reason) if kind else _required(f"{path}.type", reason)
+    if kind == "array" and not isinstance(schema.get("items"), dict):
         yield FieldError("FieldValueRequired", f"{path}.items", "must be specified")
     if schema.get(EMBEDDED) and not schema.get(PRESERVE) and not schema.get("properties"):
         yield _required(f"{path}.properties", f"must not be empty if {EMBEDDED} is true without {PRESERVE}")
@@ -117,10 +127,10 @@ def _errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
     if isinstance(schema.get("additionalProperties"), dict):
         yield from _errors(schema["additionalProperties"], f"{path}.additionalProperties")
     for name in ("allOf", "anyOf", "oneOf"):
-        if schema.get(INT_OR_STRING) and name == "anyOf" and schema.get(name) == _INTEGER_OR_STRING:
+        if name == "anyOf" and schema.get(name) == _INTEGER_OR_STRING:
             continue
         for index, inner in enumerate(schema.get(name) or ()):
-            if not (schema.get(INT_OR_STRING) and name == "allOf" and inner.get("anyOf") == _INTEGER_OR_STRING):
+            if not (name == "allOf" and index == 0 and inner.get("anyOf") == _INTEGER_OR_STRING):
                 yield from _combination_errors(inner, schema, f"{path}.{name}[{index}]")
     if isinstance(schema.get("not"), dict):
         yield from _combination_errors(schema["not"], schema, f"{path}.not")
@@ -133,25 +143,28 @@ def _keyword_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
     for name in _REFUSED:
         if name in schema:
             yield FieldError("FieldValueForbidden", f"{path}.{name}", f"{name} is not supported")
-    if schema.get("uniqueItems"):
-        reason = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield FieldError("FieldValueForbidden", f"{path}.uniqueItems", reason)
-    if schema.get("additionalProperties") is False:
-        yield FieldError("FieldValueForbidden", f"{path}.additionalProperties", "must not be used")
-    if schema.get("additionalProperties") and schema.get("properties"):
+    yield from _nested_keyword_errors(schema, path)
+    if schema.get("properties") and schema.get("additionalProperties") not in (None, True):
         reason = "additionalProperties and properties are mutual exclusive"
         yield FieldError("FieldValueForbidden", f"{path}.additionalProperties", reason)
     if schema.get(PRESERVE) is False:
         yield FieldError("FieldValueInvalid", f"{path}.{PRESERVE}", "false: must be true or undefined")
+    if "default" in schema:
+        around = {"type": "object", "properties": {"default": schema}}
+        for finding in custom_errors(around, {"default": schema["default"]}):
+            yield FieldError(finding.type, f"{path}.{finding.field}", finding.detail, finding.value)
+
+
+def _nested_keyword_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+    """Of a schema, and of those inside of allOf, anyOf, oneOf and not."""
+    if schema.get("uniqueItems"):
+        reason = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield FieldError("FieldValueForbidden", f"{path}.uniqueItems", reason)
     if pattern := schema.get("pattern"):
         try:
             compiled(pattern)
         except RegexError as error:
             yield _invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")
-    if "default" in schema:
-        around = {"type": "object", "properties": {"default": schema}}
-        for finding in custom_errors(around, {"default": schema["default"]}):
-            yield FieldError(finding.type, f"{path}.{finding.field}", finding.detail, finding.value)
 
 
 def _required(path: str, reason: str) -> FieldError:
@@ -175,11 +188,14 @@ def _list_type_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
             yield _unsupported(f"{path}.x-kubernetes-map-type", map_type, "atomic", "granular")
         if kind != "object":
             yield _invalid(f"{path}.type", kind, "must be object if x-kubernetes-map-type is specified")
+    if keys and list_type != "map":
+        at, reason = f"{path}.x-kubernetes-list-type", "must be map if x-kubernetes-list-map-keys is non-empty"
+        yield _required(at, reason) if list_type is None else _invalid(at, list_type, reason)
     if list_type is None:
-        if keys:
-            reason = "must be map if x-kubernetes-list-map-keys is non-empty"
-            yield _required(f"{path}.x-kubernetes-list-type", reason)
         return
+    if list_type in ("map", "set") and (schema.get("items") or {}).get("nullable"):
+        reason = f"cannot be nullable when x-kubernetes-list-type is {list_type}"
+        yield FieldError("FieldValueForbidden", f"{path}.items.nullable", reason)
     if list_type not in ("atomic", "map", "set"):
         yield _unsupported(f"{path}.x-kubernetes-list-type", list_type, "atomic", "set", "map")
     if kind != "array":
@@ -204,15 +220,29 @@ def _map_key_errors(items: JsonObject, keys: list[str], path: str) -> Iterator[F
                 "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
             )
             yield _required(f"{at}.default", reason)
+        if inner is not None and inner.get("nullable"):
+            reason = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
+            yield FieldError("FieldValueForbidden", f"{at}.nullable", reason)
 
 
-_ONLY_OUTSIDE = ("additionalProperties", "default", "description", "nullable", "title", "type", PRESERVE, EMBEDDED)
+# What is said once, outside of allOf, anyOf, oneOf and not.
+_ONLY_OUTSIDE = {
+    **dict.fromkeys(
+        ("description", "title", "type", "x-kubernetes-list-map-keys", "x-kubernetes-validations"), "empty"
+    ),
+    **dict.fromkeys(
+        ("additionalProperties", "default", "externalDocs", "x-kubernetes-list-type", "x-kubernetes-map-type"),
+        "undefined",
+    ),
+    **dict.fromkeys(("nullable", PRESERVE, EMBEDDED, INT_OR_STRING), "false"),
+}
 
 
 def _combination_errors(schema: JsonObject, outside: JsonObject, path: str) -> Iterator[FieldError]:
-    for name in _ONLY_OUTSIDE:
-        if schema.get(name) not in (None, "", False):
-            yield FieldError("FieldValueForbidden", f"{path}.{name}", "must be empty to be structural")
+    yield from _nested_keyword_errors(schema, path)
+    for name, word in _ONLY_OUTSIDE.items():
+        if schema.get(name) not in (None, "", False, []):
+            yield FieldError("FieldValueForbidden", f"{path}.{name}", f"must be {word} to be structural")
     known = outside.get("properties") or {}
     for name, inner in (schema.get("properties") or {}).items():
         if name not in known:
