@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +18,7 @@ from typing import Any
 from plimsoll.rules.model.cgroup_names import CgroupName, cgroup_path
 from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd
 from plimsoll.runtime.interface import CriResources, ObservedContainer, SandboxSpec
-from tests.kernel.containerd import Containerd
+from tests.kernel.containerd import Containerd, containerd_release
 from tests.kernel.containerd_checks import MIB, SOON_S, Bench
 
 _NRI = """
@@ -49,23 +47,6 @@ class NriFiles(OwnContainerd):
 
 class NriContainerd(NriFiles, Containerd):
     """With the images of the tests."""
-
-
-def containerd_release() -> tuple[int, int]:
-    """(0, 0) if there is none."""
-    program = shutil.which("containerd")
-    if program is None:
-        return 0, 0
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r" v?(\d+)\.(\d+)", said)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def crun_release() -> tuple[int, int]:
-    """Older ones refuse the version of the OCI specification that containerd 2 writes."""
-    said = subprocess.run(["crun", "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"crun version (\d+)\.(\d+)", said)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 class Pod:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
+import shutil
 import subprocess
 import tempfile
 import time
@@ -55,6 +57,30 @@ class Containerd(OwnContainerd):
         fetch = ["nsenter", f"--net=/proc/{self.pid}/ns/net", BUSYBOX, "wget", "-q", "-O", "-", url]
         done = subprocess.run(fetch, capture_output=True, check=False)
         return done.stdout if done.returncode == 0 else None
+
+
+def containerd_release() -> tuple[int, int]:
+    """(0, 0) if there is none."""
+    return _release("containerd", r" v?(\d+)\.(\d+)")
+
+
+def crun_problem() -> str:
+    """Why this containerd cannot use crun; empty if it can."""
+    release = _release("crun", r"crun version (\d+)\.(\d+)")
+    if release == (0, 0):
+        return "needs the Debian package crun"
+    # Older ones refuse the version of the OCI specification that newer releases of containerd write.
+    if containerd_release() >= (1, 7) and release < (1, 9):
+        return "containerd 1.7 and newer need crun 1.9 or newer on PATH"
+    return ""
+
+
+def _release(program: str, pattern: str) -> tuple[int, int]:
+    if shutil.which(program) is None:
+        return 0, 0
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(pattern, said)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 @contextlib.contextmanager

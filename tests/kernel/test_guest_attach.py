@@ -6,14 +6,14 @@ A v1 machine that has left a controller on cgroup v2, as most have, is the host'
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 
 import pytest
 
 from plimsoll.runtime.cri.private_containerd.daemon import PROGRAMS
 from tests.kernel import uml
-from tests.kernel.attach_bench import crun_release, skip_reason
+from tests.kernel.attach_bench import skip_reason
+from tests.kernel.containerd import crun_problem
 from tests.kernel.guest import Guest, GuestMissingError, Result, required
 from tests.kernel.kinds import inner_tests, pytest_argv
 
@@ -29,10 +29,8 @@ CASES = [
 def run_in(guest: Guest, handler: str, tests: str, **environment: str) -> Result:
     if reason := skip_reason():
         pytest.skip(reason)
-    if not shutil.which(handler):
-        pytest.skip(f"attach in {guest.name}: needs the Debian package {handler}")
-    if handler == "crun" and crun_release() < (1, 9):
-        pytest.skip(f"attach in {guest.name}: containerd 2 needs crun 1.9 or newer on PATH")
+    if handler == "crun" and (reason := crun_problem()):
+        pytest.skip(f"attach in {guest.name}: {reason}")
     try:
         required(PROGRAMS)
         return uml.run(

@@ -18,9 +18,9 @@ from plimsoll.cgroups.drivers.detect import this_host
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
-from tests.kernel.attach_bench import AttachBench, NriContainerd, containerd_release, crun_release, ending, skip_reason
+from tests.kernel.attach_bench import AttachBench, NriContainerd, ending, skip_reason
 from tests.kernel.attach_kills import KillBench, check_kills, pod_document
-from tests.kernel.containerd import cgroup_parent, running
+from tests.kernel.containerd import cgroup_parent, containerd_release, crun_problem, running
 from tests.kernel.containerd_checks import MIB
 
 BURST = "cpu.cfs_burst_us"
@@ -47,8 +47,8 @@ def daemon(exercised: Callable[[str, str], None]) -> Iterator[NriContainerd]:
 @pytest.fixture
 async def bench(daemon: NriContainerd, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[AttachBench]:
     handler = getattr(request, "param", "")
-    if handler == "crun" and crun_release() < (1, 9):
-        pytest.skip("attach with crun: containerd 2 needs crun 1.9 or newer on PATH")
+    if handler == "crun" and (reason := crun_problem()):
+        pytest.skip(f"attach with crun: {reason}")
     runtime = CriRuntime(f"unix://{daemon.socket}", handler=handler)
     await runtime.open()
     with cgroup_parent() as root, ending(AttachBench(daemon, runtime, root, tmp_path)) as made:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -14,14 +14,24 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, this_host
+from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, open_cgroupfs, this_host
+from plimsoll.linux.cgroup_files import CgroupGoneError
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.pods.image_gc import remove_unused_images
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, FsUsage
+from plimsoll.runtime.cri.private_containerd.images import PAUSE
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import ContainerMount, CriResources, ImageError, RuntimeCallError
 from tests.kernel import containerd_checks as checks
-from tests.kernel.containerd import IMAGE, PLUGINS, Containerd, cgroup_parent, private_containerd
+from tests.kernel.containerd import (
+    IMAGE,
+    PLUGINS,
+    Containerd,
+    cgroup_parent,
+    containerd_release,
+    crun_problem,
+    private_containerd,
+)
 from tests.kernel.containerd_checks import MIB, WAITS_FOR_TERM, Bench, cgroup_directory, until
 from tests.kernel.guest import GuestMissingError
 from tests.unit.net.grpc.grpc_server import Server
@@ -59,8 +69,8 @@ def daemon(exercised: Callable[[str, str], None]) -> Iterator[Containerd]:
 @pytest.fixture
 async def bench(daemon: Containerd, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
     handler = getattr(request, "param", "")
-    if handler == "crun" and not shutil.which("crun"):
-        pytest.skip("containerd with crun: needs the Debian package crun")
+    if handler == "crun" and (reason := crun_problem()):
+        pytest.skip(f"containerd with crun: {reason}")
     runtime = CriRuntime(f"unix://{daemon.socket}", handler=handler)
     await runtime.open()
     with cgroup_parent() as parent:
@@ -155,7 +165,7 @@ async def test_new_numbers_for_a_running_container(bench: Bench) -> None:
 
 
 async def test_an_unimplemented_sandbox_update_costs_one_call(bench: Bench, daemon: Containerd) -> None:
-    """containerd 1.6 has no UpdatePodSandboxResources; one that has it gets each of them."""
+    """containerd has no UpdatePodSandboxResources up to 2.1; one that has it gets each of them."""
     async with Server(daemon.directory / "proxy.sock", forward_to=daemon.socket) as proxy:
         runtime = CriRuntime(proxy.socket_path)
         await runtime.open()
@@ -163,7 +173,7 @@ async def test_an_unimplemented_sandbox_update_costs_one_call(bench: Bench, daem
         for shares in (256, 512, 1024):
             await runtime.update_sandbox(sandbox_id, CriResources(cpu_shares=shares, memory_limit_bytes=64 * MIB))
         await runtime.close()
-    is_known = not runtime.version.lstrip("v").startswith("1.")
+    is_known = containerd_release() > (2, 1)
     assert proxy.calls.count("UpdatePodSandboxResources") == (3 if is_known else 1)
 
 
@@ -205,20 +215,22 @@ async def test_containers_outlive_the_runtime(bench: Bench, daemon: Containerd, 
     listening = asyncio.create_task(listen())
 
     async def first_snapshot() -> bool:
-        return woken == [""]
+        return "" in woken  # containerd 2 sends events about the starts, too
 
     await until(first_snapshot)
     daemon.stop(number)
+    before = len(woken)
     touch(f"/proc/{ends.pid}/root/tmp/go")  # one container ends while containerd is down
     asked = asyncio.create_task(runtime.seen())  # sent while no runtime listens: answered by the next one
     await asyncio.to_thread(daemon.start)
     seen = {each.name: each for each in (await asked).containers}
     assert (seen["stays"].phase, seen["stays"].pid) == ("running", stays.pid)
     ended = await bench.ended(ends.id)
-    assert ended.exit_code == 5
+    # Newer releases may clean up a task that ended while they were down before they read its exit code.
+    assert ended.exit_code in ((5,) if containerd_release() < (1, 7) else (5, 255))
 
     async def reported() -> bool:
-        return spec.pod_uid in woken or woken.count("") > 1
+        return bool({spec.pod_uid, ""} & set(woken[before:]))
 
     await until(reported)
     assert (await runtime.run_in(stays.id, ("echo", "here"), 30)).output == b"here\n"
@@ -235,8 +247,10 @@ async def test_a_process_that_ends_is_noticed_at_once(bench: Bench) -> None:
     changes = runtime.changes()
     assert await anext(changes) == ""
     os.kill(main.pid, signal.SIGKILL)
-    assert await asyncio.wait_for(anext(changes), 60) == spec.pod_uid
-    assert (await bench.seen(main.id)).exit_code == 137
+    async with asyncio.timeout(60):
+        async for uid in changes:  # containerd 2 sends events about starts and other pods, too
+            if uid == spec.pod_uid and (await bench.seen(main.id)).exit_code == 137:
+                break
     await changes.aclose()  # type: ignore[attr-defined]
 
 
@@ -294,6 +308,10 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
     await until(decided)
     seen = [each for each in (await runtime.seen()).containers if each.pod_uid == spec.pod_uid]
     assert [(each.phase, each.attempt) for each in seen] == [("running", 0)]
+    await runtime.remove_sandbox(sandbox_id)
+    # containerd 2 may leave `runc init` of the start that was cut off. The agent ends it with the pod's cgroup.
+    with contextlib.suppress(CgroupGoneError):
+        await open_cgroupfs(this_host()).kill(spec.cgroup_parent)
 
 
 async def test_a_container_whose_task_the_runtime_has_lost_is_removed(bench: Bench, daemon: Containerd) -> None:
@@ -361,7 +379,6 @@ async def test_unused_images_are_removed_and_those_of_containers_and_sandboxes_s
     with private_containerd() as own, cgroup_parent() as parent:
         runtime = CriRuntime(own.socket)
         await runtime.open()
-        assert runtime.sandbox_image
         bench = Bench(runtime, parent, tmp_path)
         spec = bench.sandbox()
         sandbox_id = await runtime.make_sandbox(spec)
@@ -369,14 +386,15 @@ async def test_unused_images_are_removed_and_those_of_containers_and_sandboxes_s
         before = {name for each in await runtime.images() for name in each.names}
         await remove_unused_images(runtime)
         kept = {name for each in await runtime.images() for name in each.names}
-        assert {IMAGE, runtime.sandbox_image} <= kept, "one that runs, and one that sandboxes run"
+        # containerd 2 does not say which image sandboxes have, but that it is pinned.
+        assert {IMAGE, PAUSE} <= kept, "one that runs, and one that sandboxes run"
         await runtime.stop_container(container.id, 0)
         await remove_unused_images(runtime)
         assert {name for each in await runtime.images() for name in each.names} == kept, "it has ended and is there"
         await runtime.remove_container(container.id)
         await remove_unused_images(runtime)
         left = {name for each in await runtime.images() for name in each.names}
-        assert (IMAGE in left, runtime.sandbox_image in left) == (False, True), (before, left)
+        assert (IMAGE in left, PAUSE in left) == (False, True), (before, left)
         await runtime.remove_sandbox(sandbox_id)
         await runtime.close()
 
