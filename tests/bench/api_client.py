@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.bench import http_load  # noqa: E402
 from tests.e2e.raw_http import Connection, admin_tls, request_bytes  # noqa: E402
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -82,22 +83,10 @@ class Client:
             "post": lambda: _posts(self._posted),
             "resize": lambda: _resizes(pods),
         }[requests]
-        stream = chosen()
-        times_s, total_bytes = [], 0
-        end = time.perf_counter() + seconds
-
-        async def one() -> None:
-            nonlocal total_bytes
-            connection = await Connection.open(self._url, self._tls)
-            while (began := time.perf_counter()) < end:
-                code, size = await connection.discarded(next(stream))
-                times_s.append(time.perf_counter() - began)
-                total_bytes += size
-                assert code in (200, 201), code
-            await connection.close()
-
         began = time.perf_counter()
-        await asyncio.gather(*(one() for _ in range(concurrency)))
+        times_s, total_bytes = await asyncio.to_thread(
+            http_load.load, self._url, self._tls, chosen(), concurrency, seconds
+        )
         took = time.perf_counter() - began
         if requests == "post":
             self._posted += len(times_s)
