@@ -32,15 +32,19 @@ _JSON = (("Content-Type", "application/json"),)
 PADDING = "x" * 150  # so that a stored pod has about 2.2 KB
 
 
-def pod(name: str) -> bytes:
+def pod(name: str, *, own_spec: bool = False) -> bytes:
+    """`own_spec`: no other pod has this specification."""
     amounts = {"cpu": "100m", "memory": "64Mi"}
     resources = {"requests": amounts, "limits": {"cpu": "2", "memory": "64Mi"}}
+    container: dict[str, Any] = {"name": "c", "image": "nginx:1.27", "resources": resources}
+    if own_spec:
+        container["env"] = [{"name": "POD", "value": name}]
     return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "labels": {"app": "bench"}, "annotations": {"padding": PADDING}},
-            "spec": {"containers": [{"name": "c", "image": "nginx:1.27", "resources": resources}]},
+            "spec": {"containers": [container]},
         }
     ).encode()
 
@@ -59,9 +63,9 @@ def _lists(query: str) -> Iterator[bytes]:
     return itertools.repeat(request_bytes("GET", f"/api/v1/pods{query}"))
 
 
-def _posts(first: int) -> Iterator[bytes]:
+def _posts(first: int, *, own_spec: bool = False) -> Iterator[bytes]:
     for number in itertools.count(first):
-        yield request_bytes("POST", PODS, _JSON, pod(f"p{number}"))
+        yield request_bytes("POST", PODS, _JSON, pod(f"p{number}", own_spec=own_spec))
 
 
 def _resizes(pods: int) -> Iterator[bytes]:
@@ -81,6 +85,7 @@ class Client:
             "list": lambda: _lists(""),
             "page": lambda: _lists("?limit=500"),
             "post": lambda: _posts(self._posted),
+            "post own": lambda: _posts(self._posted, own_spec=True),
             "resize": lambda: _resizes(pods),
         }[requests]
         began = time.perf_counter()
@@ -88,7 +93,7 @@ class Client:
             http_load.load, self._url, self._tls, chosen(), concurrency, seconds
         )
         took = time.perf_counter() - began
-        if requests == "post":
+        if requests.startswith("post"):
             self._posted += len(times_s)
         return {
             "count": len(times_s),

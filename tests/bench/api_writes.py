@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -39,6 +40,7 @@ ROUNDS, SECONDS = 5, 1.5
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 STORED_BYTES = 2200  # of the benchmark's pods
 BARE_GOAL, KUBE_GOAL = 0.8, 2.0
+OWN = ", own specs"
 Rate = Callable[[int], float]  # of a concurrency
 
 
@@ -77,21 +79,23 @@ def _bare_rate(stack: ExitStack, url: str) -> Rate:
     return rate
 
 
-def _server_rate(stack: ExitStack, url: str, kubeconfig: Path) -> Rate:
+def _server_rates(stack: ExitStack, name: str, url: str, kubeconfig: Path) -> Iterator[tuple[str, Rate]]:
+    """Of pods that differ in their names only, as those of a ReplicaSet do, and of pods with a specification each."""
     client = CommandLine(url, kubeconfig)
     stack.callback(client.close)
 
-    def rate(concurrency: int) -> float:
-        found: float = client(do="load", requests="post", concurrency=concurrency, seconds=SECONDS, pods=1)["per_s"]
+    def rate(requests: str, concurrency: int) -> float:
+        found: float = client(do="load", requests=requests, concurrency=concurrency, seconds=SECONDS, pods=1)["per_s"]
         return found
 
-    return rate
+    yield name, partial(rate, "post")
+    yield f"{name}{OWN}", partial(rate, "post own")
 
 
 def _contenders(stack: ExitStack, directory: Path) -> Iterator[tuple[str, Rate]]:
     server = ApiProcess(directory / "sqlite", directory / "sqlite.log", "--no-scheduler").ready()
     stack.callback(server.stop)
-    yield "sqlite", _server_rate(stack, server.url, server.kubeconfig)
+    yield from _server_rates(stack, "sqlite", server.url, server.kubeconfig)
     try:
         etcd = EtcdProcess(directory).start()
     except NoEtcdError as error:
@@ -104,7 +108,7 @@ def _contenders(stack: ExitStack, directory: Path) -> Iterator[tuple[str, Rate]]
     options = ("--no-scheduler", "--store", etcd.url, "--store-key-file", str(key))
     shared = ApiProcess(directory / "etcd", directory / "etcd.log", *options).ready()
     stack.callback(shared.stop)
-    yield "etcd", _server_rate(stack, shared.url, shared.kubeconfig)
+    yield from _server_rates(stack, "etcd", shared.url, shared.kubeconfig)
     kube = os.environ.get("KUBE_APISERVER")
     if not kube:
         print("kube-apiserver is not measured: KUBE_APISERVER does not name it")
@@ -114,7 +118,7 @@ def _contenders(stack: ExitStack, directory: Path) -> Iterator[tuple[str, Rate]]
     stack.callback(plane.close)
     plane.start_servers()
     asyncio.run(_create_account(plane.kubeconfig))
-    yield "kube-apiserver", _server_rate(stack, plane.url, plane.kubeconfig)
+    yield from _server_rates(stack, "kube-apiserver", plane.url, plane.kubeconfig)
 
 
 async def _create_account(kubeconfig: Path) -> None:
@@ -139,12 +143,14 @@ def measure() -> None:
     medians = {job: statistics.median(some) for job, some in found.items()}
     for (each, concurrency), median in medians.items():
         some = found[each, concurrency]
-        print(f"POST {each:15}{concurrency:4} {median:8.0f} per s   ({min(some):.0f} to {max(some):.0f})")
+        print(f"POST {each:25}{concurrency:4} {median:8.0f} per s   ({min(some):.0f} to {max(some):.0f})")
     for one, other, concurrency, goal in (
         ("etcd", "bare etcd", 4, BARE_GOAL),
         ("etcd", "bare etcd", 64, BARE_GOAL),
         ("sqlite", "kube-apiserver", 4, KUBE_GOAL),
+        (f"sqlite{OWN}", f"kube-apiserver{OWN}", 4, KUBE_GOAL),
         ("sqlite", "kube-apiserver", 64, None),
+        (f"sqlite{OWN}", f"kube-apiserver{OWN}", 64, None),
         ("etcd", "kube-apiserver", 4, None),
         ("etcd", "kube-apiserver", 64, None),
     ):
