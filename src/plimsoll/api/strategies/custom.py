@@ -13,6 +13,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.admission.custom_resource_definitions import (
     defaulted,
     definition_errors,
+    definition_parts,
     definition_update_errors,
     schema_of,
     warnings,
@@ -66,12 +67,11 @@ def _rule_errors(definition: JsonObject, old: JsonObject | None) -> list[FieldEr
     """Of the rules in the Common Expression Language, where a schema has some that are not stored already."""
     stored = [schema_of(each) for each in ((old or {}).get("spec") or {}).get("versions") or []]
     errors: list[FieldError] = []
-    for index, version in enumerate(definition["spec"]["versions"]):
-        schema = schema_of(version)
-        if schema is not None and schema not in stored and _has_rules(schema):
+    for part in definition_parts(definition["spec"]):
+        if part.schema is not None and part.schema not in stored and _has_rules(part.schema):
             from plimsoll.codec.cel.rules import definition_rule_errors  # few definitions have rules
 
-            errors += definition_rule_errors(schema, f"spec.versions[{index}].schema.openAPIV3Schema")
+            errors += definition_rule_errors(part.schema, part.schema_path)
     return errors
 
 

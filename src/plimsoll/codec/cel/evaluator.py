@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from plimsoll.codec.cel.authorizer import request_resource
-from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, matching
+from plimsoll.codec.cel.collections import sorted_by_keys
+from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, matching, self_comparison_cost
 from plimsoll.codec.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, MessageOf, Node, Select, dotted
 from plimsoll.codec.cel.values import (
     NONE,
@@ -362,6 +363,8 @@ def _fold(node: Fold, scope: frozenset[str], names: dict[int, str]) -> Evaluate:
                     break
         finally:
             frame.variables = before
+        if op == "sortBy":
+            frame.spend(self_comparison_cost(members))
         return state.result()
 
     return run
@@ -399,6 +402,8 @@ class _State:
         match self.op:
             case "existsOne":
                 self.count += _truth(value)
+            case "sortBy":
+                self.items.append((value, member[-1]))
             case "filter":
                 if _truth(value):
                     self.items.append(member[-1])
@@ -427,4 +432,6 @@ class _State:
                 return self.count == 1
             case "transformMap" | "transformMapEntry":
                 return self.members
+            case "sortBy":
+                return sorted_by_keys(self.items)
         return self.items

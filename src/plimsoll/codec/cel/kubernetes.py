@@ -66,7 +66,7 @@ def _compare(left: Opaque, right: Opaque) -> int:
     return int(left.value > right.value) - int(left.value < right.value)
 
 
-@overload("quantity.sign() int")
+@overload("sign(quantity) int")  # Kubernetes declares it as a function, not as a method
 def _sign(value: Opaque) -> int:
     return int(value.value.nanos > 0) - int(value.value.nanos < 0)
 

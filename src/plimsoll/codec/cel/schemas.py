@@ -16,7 +16,7 @@ from typing import Any
 
 from plimsoll.codec.cel.environment import unescaped
 from plimsoll.codec.cel.standard import parsed_duration
-from plimsoll.codec.cel.types import BOOL, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of
+from plimsoll.codec.cel.types import BOOL, DOUBLE, DYN, INT, STRING, Type, list_of, map_of
 from plimsoll.codec.cel.values import Duration, EvaluationError, Timestamp
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import unix_nanos
@@ -33,6 +33,7 @@ _LEAST = {"string": 2, "integer": 1, "number": 1, "boolean": 4, "array": 2}
 _LEAST_OF_FORMAT = {"duration": 3, "date-time": 21, "date": 12}
 _MOST_OF_FORMAT = {"duration": 32, "date-time": 32, "date": 12}
 _BYTES_OF_CHAR = 4
+_TYPE_OF_FORMAT = {"byte": "bytes", "date": "timestamp", "date-time": "timestamp", "duration": "duration"}
 
 Resolve = Callable[[JsonObject], JsonObject]
 
@@ -102,14 +103,7 @@ def _object(path: str, properties: JsonObject, resolve: Resolve) -> Type:
 
 
 def _text_type(schema: JsonObject) -> Type:
-    form = schema.get("format")
-    if form == "byte":
-        return Type("bytes", longest=_most_chars(schema))
-    if form in ("date-time", "date"):
-        return TIMESTAMP
-    if form == "duration":
-        return DURATION
-    return Type("string", longest=_most_chars(schema))
+    return Type(_TYPE_OF_FORMAT.get(schema.get("format") or "", "string"), longest=_most_chars(schema))
 
 
 def _most_chars(schema: JsonObject) -> int:

@@ -39,6 +39,11 @@ def custom_errors(schema: JsonObject, document: JsonObject, old: JsonObject | No
     return list(_errors({**schema, "properties": rest, "required": required}, own, "", before))
 
 
+def value_errors(schema: JsonObject, value: Any) -> list[FieldError]:
+    """Of any value, with paths from there."""
+    return list(_errors(schema, value, ""))
+
+
 def _errors(schema: JsonObject, value: Any, path: str, old: Any = _ABSENT) -> Iterator[FieldError]:
     if value is None and schema.get("nullable"):
         return
@@ -47,7 +52,7 @@ def _errors(schema: JsonObject, value: Any, path: str, old: Any = _ABSENT) -> It
     kinds = _kinds(schema)
     if kinds and not any(_is_type(kind, value) for kind in kinds):
         shown = json_type(value)
-        reason = f'{path or "."} in body must be of type {",".join(kinds)}: "{shown}"'
+        reason = f'{path} in body must be of type {",".join(kinds)}: "{shown}"'
         yield FieldError("FieldValueTypeInvalid", path, reason, shown)
         return
     if "enum" in schema and not any(_is_equal(value, allowed) for allowed in schema["enum"]):

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.custom_resources import INT_OR_STRING, custom_errors, json_type
+from plimsoll.rules.admission.custom_resources import INT_OR_STRING, json_type, value_errors
+from plimsoll.rules.admission.openapi_schema import EMBEDDED, OF_OBJECTS, PRESERVE, REFUSED, keyword_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.re2.matcher import compiled
 from plimsoll.rules.re2.syntax import RegexError
 
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
-EMBEDDED = "x-kubernetes-embedded-resource"
-TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _SCHEMAS = {"items", "not"}
 _SCHEMA_MAPS = {"properties"}
 _SCHEMA_LISTS = {"allOf", "anyOf", "oneOf"}
@@ -27,10 +27,9 @@ _COUNTS = {"maxItems", "maxLength", "maxProperties", "minItems", "minLength", "m
 _NUMBERS = {"maximum", "minimum", "multipleOf"}
 _TEXT_LISTS = {"required", "x-kubernetes-list-map-keys"}
 _ANYTHING = {"additionalProperties", "default", "enum", "example", "externalDocs", "x-kubernetes-validations"}
-_REFUSED = ("$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties")
 KNOWN = (_SCHEMAS | _SCHEMA_MAPS | _SCHEMA_LISTS | _TEXTS | _FLAGS | _COUNTS | _NUMBERS | _TEXT_LISTS | _ANYTHING) | {
     "$schema",
-    *_REFUSED,
+    *REFUSED,
 }
 _INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]  # also as the first of allOf
 MAX_DEPTH = 80
@@ -43,14 +42,21 @@ def schema_errors(schema: Any, path: str) -> list[FieldError]:
     errors = list(_shape_errors(schema, path, 0))
     if errors:
         return errors
-    errors = list(_errors(schema, path))
-    if schema.get("type") != "object":
-        errors.append(_invalid(f"{path}.type", schema.get("type") or "", "must be object at the root"))
+    errors = [*_structural_errors(schema, path)] or [*_default_errors(schema, path)]
     if schema.get("nullable"):
-        errors.append(FieldError("FieldValueForbidden", f"{path}.nullable", "nullable cannot be true at the root"))
+        errors.append(_forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    return errors + list(keyword_errors(schema, path, is_root=True))
+
+
+def _structural_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+    yield from _errors(schema, path, "at the root")
     if schema.get("additionalProperties") is not None:
-        errors.append(FieldError("FieldValueForbidden", f"{path}.additionalProperties", "must not be used at the root"))
-    return errors + list(_metadata_errors(schema, path))
+        yield _forbidden(f"{path}.additionalProperties", "must not be used at the root")
+    if schema.get("type") and schema["type"] != "object":
+        yield _invalid(f"{path}.type", schema["type"], "must be object at the root")
+    yield from _object_errors(schema, path)
+    yield from _metadata_errors(schema, path)
+    yield from _incomplete(schema, schema, path, path)
 
 
 def _shape_errors(schema: Any, path: str, depth: int) -> Iterator[FieldError]:
@@ -100,129 +106,64 @@ def _is_text_list(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
-    yield from _keyword_errors(schema, path)
+def _errors(schema: JsonObject, path: str, missing: str) -> Iterator[FieldError]:
+    """`missing`: what to say if it has no type."""
     kind = schema.get("type")
-    is_free = schema.get(INT_OR_STRING) or schema.get(PRESERVE)
-    if not kind and not is_free and not schema.get(EMBEDDED):
-        where = "for specified object fields" if path.endswith("]") else "for specified array items"
-        yield _required(f"{path}.type", f"must not be empty {where if '.' in path else 'at the root'}")
     if schema.get(INT_OR_STRING):
         for name in (PRESERVE, EMBEDDED):
             if schema.get(name):
-                reason = f"must be false if {INT_OR_STRING} is true"
-                yield FieldError("FieldValueInvalid", f"{path}.{name}", reason, True)
-    if schema.get(EMBEDDED) and kind != "object":
-        reason = f"must be object if {EMBEDDED} is true"
-        yield _invalid(f"{path}.type", kind, reason) if kind else _required(f"{path}.type", reason)
-    if kind == "array" and not isinstance(schema.get("items"), dict):
-        yield FieldError("FieldValueRequired", f"{path}.items", "must be specified")
-    if schema.get(EMBEDDED) and not schema.get(PRESERVE) and not schema.get("properties"):
-        yield _required(f"{path}.properties", f"must not be empty if {EMBEDDED} is true without {PRESERVE}")
-    yield from _list_type_errors(schema, path)
+                yield _invalid(f"{path}.{name}", True, f"must be false if {INT_OR_STRING} is true")
+    if schema.get(EMBEDDED):
+        yield from _embedded_errors(schema, path)
+    elif not kind and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
+        yield _required(f"{path}.type", f"must not be empty {missing}")
+    items, others = schema.get("items"), schema.get("additionalProperties")
+    if kind == "array" and not isinstance(items, dict):
+        yield _required(f"{path}.items", "must be specified")
     for name, inner in (schema.get("properties") or {}).items():
-        yield from _errors(inner, f"{path}.properties[{name}]")
-    if isinstance(schema.get("items"), dict):
-        yield from _errors(schema["items"], f"{path}.items")
-    if isinstance(schema.get("additionalProperties"), dict):
-        yield from _errors(schema["additionalProperties"], f"{path}.additionalProperties")
+        yield from _errors(inner, f"{path}.properties[{name}]", "for specified object fields")
+    if isinstance(items, dict):
+        yield from _errors(items, f"{path}.items", "for specified array items")
+    if isinstance(others, dict):
+        yield from _errors(others, f"{path}.additionalProperties", "for specified object fields")
+    yield from _pattern_errors(schema, path)
     for name in ("allOf", "anyOf", "oneOf"):
         if name == "anyOf" and schema.get(name) == _INTEGER_OR_STRING:
             continue
         for index, inner in enumerate(schema.get(name) or ()):
-            if not (name == "allOf" and index == 0 and inner.get("anyOf") == _INTEGER_OR_STRING):
-                yield from _combination_errors(inner, schema, f"{path}.{name}[{index}]")
+            is_either = name == "allOf" and index == 0 and inner.get("anyOf") == _INTEGER_OR_STRING
+            yield from _combination_errors(inner, f"{path}.{name}[{index}]", is_either=is_either)
     if isinstance(schema.get("not"), dict):
-        yield from _combination_errors(schema["not"], schema, f"{path}.not")
+        yield from _combination_errors(schema["not"], f"{path}.not")
 
 
-def _keyword_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
-    kind = schema.get("type")
-    if kind and kind not in TYPES:
-        yield _unsupported(f"{path}.type", kind, *TYPES)
-    for name in _REFUSED:
-        if name in schema:
-            yield FieldError("FieldValueForbidden", f"{path}.{name}", f"{name} is not supported")
-    yield from _nested_keyword_errors(schema, path)
-    if schema.get("properties") and schema.get("additionalProperties") not in (None, True):
-        reason = "additionalProperties and properties are mutual exclusive"
-        yield FieldError("FieldValueForbidden", f"{path}.additionalProperties", reason)
-    if schema.get(PRESERVE) is False:
-        yield FieldError("FieldValueInvalid", f"{path}.{PRESERVE}", "false: must be true or undefined")
-    if "default" in schema:
-        around = {"type": "object", "properties": {"default": schema}}
-        for finding in custom_errors(around, {"default": schema["default"]}):
-            yield FieldError(finding.type, f"{path}.{finding.field}", finding.detail, finding.value)
+def _embedded_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+    kind, reason = schema.get("type") or "", f"must be object if {EMBEDDED} is true"
+    if not kind:
+        yield _required(f"{path}.type", reason)
+    elif kind != "object":
+        yield _invalid(f"{path}.type", kind, reason)
+    if schema.get("additionalProperties") is not None:
+        yield _forbidden(f"{path}.additionalProperties", f"must not be used if {EMBEDDED} is set")
+    if not schema.get(PRESERVE) and not schema.get("properties"):
+        yield _required(f"{path}.properties", f"must not be empty if {EMBEDDED} is true without {PRESERVE}")
+    yield from _object_errors(schema, path)
 
 
-def _nested_keyword_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
-    """Of a schema, and of those inside of allOf, anyOf, oneOf and not."""
-    if schema.get("uniqueItems"):
-        reason = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield FieldError("FieldValueForbidden", f"{path}.uniqueItems", reason)
+def _object_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+    """The fields that every object has, at the root or embedded."""
+    properties = schema.get("properties") or {}
+    for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+        if name in properties and (kind := properties[name].get("type") or "") != wanted:
+            yield _invalid(f"{path}.properties[{name}].type", kind, f"must be {wanted}")
+
+
+def _pattern_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
     if pattern := schema.get("pattern"):
         try:
             compiled(pattern)
         except RegexError as error:
             yield _invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")
-
-
-def _required(path: str, reason: str) -> FieldError:
-    return FieldError("FieldValueRequired", path, reason)
-
-
-def _invalid(path: str, value: str, reason: str) -> FieldError:
-    return FieldError("FieldValueInvalid", path, reason, value)
-
-
-def _unsupported(path: str, value: str, *supported: str) -> FieldError:
-    listed = ", ".join(f'"{name}"' for name in supported)
-    return FieldError("FieldValueNotSupported", path, f"supported values: {listed}", value)
-
-
-def _list_type_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
-    kind, keys = schema.get("type") or "", schema.get("x-kubernetes-list-map-keys") or []
-    map_type, list_type = schema.get("x-kubernetes-map-type"), schema.get("x-kubernetes-list-type")
-    if map_type is not None:
-        if map_type not in ("atomic", "granular"):
-            yield _unsupported(f"{path}.x-kubernetes-map-type", map_type, "atomic", "granular")
-        if kind != "object":
-            yield _invalid(f"{path}.type", kind, "must be object if x-kubernetes-map-type is specified")
-    if keys and list_type != "map":
-        at, reason = f"{path}.x-kubernetes-list-type", "must be map if x-kubernetes-list-map-keys is non-empty"
-        yield _required(at, reason) if list_type is None else _invalid(at, list_type, reason)
-    if list_type is None:
-        return
-    if list_type in ("map", "set") and (schema.get("items") or {}).get("nullable"):
-        reason = f"cannot be nullable when x-kubernetes-list-type is {list_type}"
-        yield FieldError("FieldValueForbidden", f"{path}.items.nullable", reason)
-    if list_type not in ("atomic", "map", "set"):
-        yield _unsupported(f"{path}.x-kubernetes-list-type", list_type, "atomic", "set", "map")
-    if kind != "array":
-        yield _invalid(f"{path}.type", kind, "must be array if x-kubernetes-list-type is specified")
-    if list_type == "map":
-        yield from _map_key_errors(schema.get("items") or {}, keys, path)
-
-
-def _map_key_errors(items: JsonObject, keys: list[str], path: str) -> Iterator[FieldError]:
-    if not keys:
-        yield _required(f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map")
-    for key in keys:
-        inner, at = (items.get("properties") or {}).get(key), f"{path}.items.properties[{key}]"
-        if inner is None:
-            reason = "entries must all be names of item properties"
-            yield _invalid(f"{path}.x-kubernetes-list-map-keys", key, reason)
-        elif inner.get("type") in ("array", "object"):
-            reason = "must be a scalar type if parent array's x-kubernetes-list-type is map"
-            yield _invalid(f"{at}.type", inner["type"], reason)
-        elif key not in (items.get("required") or ()) and "default" not in inner:
-            reason = (
-                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
-            )
-            yield _required(f"{at}.default", reason)
-        if inner is not None and inner.get("nullable"):
-            reason = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
-            yield FieldError("FieldValueForbidden", f"{at}.nullable", reason)
 
 
 # What is said once, outside of allOf, anyOf, oneOf and not.
@@ -231,43 +172,109 @@ _ONLY_OUTSIDE = {
         ("description", "title", "type", "x-kubernetes-list-map-keys", "x-kubernetes-validations"), "empty"
     ),
     **dict.fromkeys(
-        ("additionalProperties", "default", "externalDocs", "x-kubernetes-list-type", "x-kubernetes-map-type"),
-        "undefined",
+        ("additionalProperties", "default", "x-kubernetes-list-type", "x-kubernetes-map-type"), "undefined"
     ),
     **dict.fromkeys(("nullable", PRESERVE, EMBEDDED, INT_OR_STRING), "false"),
 }
 
 
-def _combination_errors(schema: JsonObject, outside: JsonObject, path: str) -> Iterator[FieldError]:
-    yield from _nested_keyword_errors(schema, path)
+def _combination_errors(schema: JsonObject, path: str, *, is_either: bool = False) -> Iterator[FieldError]:
+    """`is_either`: its anyOf says that the value is an integer or a string."""
     for name, word in _ONLY_OUTSIDE.items():
         if schema.get(name) not in (None, "", False, []):
-            yield FieldError("FieldValueForbidden", f"{path}.{name}", f"must be {word} to be structural")
-    known = outside.get("properties") or {}
-    for name, inner in (schema.get("properties") or {}).items():
-        if name not in known:
-            reason = f"because it is defined in {path}.properties[{name}]"
-            yield _required(f"{path.rpartition('.')[0]}.properties[{name}]", reason)
-        else:
-            yield from _combination_errors(inner, known[name], f"{path}.properties[{name}]")
+            yield _forbidden(f"{path}.{name}", f"must be {word} to be structural")
+    yield from _pattern_errors(schema, path)
+    properties = schema.get("properties") or {}
+    if "metadata" in properties:
+        yield _forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
+    for name, inner in properties.items():
+        yield from _combination_errors(inner, f"{path}.properties[{name}]")
     if isinstance(schema.get("items"), dict):
-        yield from _combination_errors(schema["items"], outside.get("items") or {}, f"{path}.items")
+        yield from _combination_errors(schema["items"], f"{path}.items")
     for name in ("allOf", "anyOf", "oneOf"):
+        if name == "anyOf" and is_either:
+            continue
         for index, inner in enumerate(schema.get(name) or ()):
-            yield from _combination_errors(inner, outside, f"{path}.{name}[{index}]")
+            yield from _combination_errors(inner, f"{path}.{name}[{index}]")
     if isinstance(schema.get("not"), dict):
-        yield from _combination_errors(schema["not"], outside, f"{path}.not")
+        yield from _combination_errors(schema["not"], f"{path}.not")
+
+
+def _incomplete(inner: JsonObject, outside: JsonObject | None, at: str, path: str) -> Iterator[FieldError]:
+    """Fields that a combination names and that are not specified outside of it."""
+    if outside is None:
+        yield _required(at, f"because it is defined in {path}")
+        return
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for index, each in enumerate(inner.get(keyword) or ()):
+            yield from _incomplete(each, outside, at, f"{path}.{keyword}[{index}]")
+    if isinstance(inner.get("not"), dict):
+        yield from _incomplete(inner["not"], outside, at, f"{path}.not")
+    if inner is outside:
+        return
+    if isinstance(inner.get("items"), dict):
+        yield from _incomplete(inner["items"], outside.get("items"), f"{at}.items", f"{path}.items")
+    known = outside.get("properties") or {}
+    for name, each in (inner.get("properties") or {}).items():
+        step = f"properties[{name}]"
+        yield from _incomplete(each, known.get(name), f"{at}.{step}", f"{path}.{step}")
 
 
 def _metadata_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
     metadata = (schema.get("properties") or {}).get("metadata")
     if not metadata:
         return
-    allowed = {"type", "description", "properties", "nullable"}
+    allowed = {"type", "description", "properties", "default"}
     names = set(metadata.get("properties") or {}) - {"name", "generateName"}
-    if set(metadata) - allowed or names:
+    others = {name for name, value in metadata.items() if value not in (None, "", False, [], {})} - allowed
+    if others or names:
         reason = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-        yield FieldError("FieldValueForbidden", f"{path}.properties[metadata]", reason)
+        yield _forbidden(f"{path}.properties[metadata]", reason)
+
+
+def _default_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+    if (value := schema.get("default")) is not None:
+        if _has_unknown(schema, value):
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            yield FieldError("FieldValueInvalid", f"{path}.default", f"{text}: must not have unknown fields")
+        for finding in value_errors(schema, value):
+            at = f"{path}.default.{finding.field}" if finding.field else f"{path}.default"
+            yield FieldError(finding.type, at, finding.detail, finding.value)
+    for name, inner in (schema.get("properties") or {}).items():
+        yield from _default_errors(inner, f"{path}.properties[{name}]")
+    if isinstance(schema.get("items"), dict):
+        yield from _default_errors(schema["items"], f"{path}.items")
+
+
+def _has_unknown(schema: JsonObject, value: Any) -> bool:
+    """Whether it has fields that would be pruned."""
+    if isinstance(value, list):
+        items = schema.get("items")
+        return isinstance(items, dict) and any(_has_unknown(items, each) for each in value)
+    if not isinstance(value, dict):
+        return False
+    known, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    if schema.get(EMBEDDED):
+        known = {**{name: {PRESERVE: True} for name in OF_OBJECTS}, **known}
+    for name, each in value.items():
+        inner = known.get(name, others if isinstance(others, dict) else None)
+        if inner is None and not others and not schema.get(PRESERVE):
+            return True
+        if inner is not None and _has_unknown(inner, each):
+            return True
+    return False
+
+
+def _required(path: str, reason: str) -> FieldError:
+    return FieldError("FieldValueRequired", path, reason)
+
+
+def _forbidden(path: str, reason: str) -> FieldError:
+    return FieldError("FieldValueForbidden", path, reason)
+
+
+def _invalid(path: str, value: str | bool, reason: str) -> FieldError:
+    return FieldError("FieldValueInvalid", path, reason, value)
 
 
 # --- what has no effect ---
