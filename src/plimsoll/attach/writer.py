@@ -112,7 +112,9 @@ class AttachWriter:
         """Another value of ours for a file: the journal gets it first. Raises CgroupError."""
         entry = self.journal.entries.get(f"{target.path}\t{file}")
         if entry is not None:
-            self.journal.record([entry.wants(value)])
+            found = self.read(target.path, (file,))
+            text = None if found is None else found[0].get(file)
+            self.journal.record([entry.wants(value, text, self.page_size)])
         await self.driver.write(target.path, file, value)
 
     def outcome(self, entry: Entry) -> Outcome:

@@ -22,8 +22,8 @@ FIGHT_S = 300.0
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created. `previous`: what
-    attach wanted before `wanted`, if anything."""
+    """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created. `previous`: the value
+    of attach that `wanted` replaces, if there is one."""
 
     path: str
     file: str
@@ -37,9 +37,13 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     def key(self) -> str:
         return f"{self.path}\t{self.file}"
 
-    def wants(self, value: str) -> Entry:
-        """The entry for another value of the same file."""
-        return self if value == self.wanted else msgspec.structs.replace(self, wanted=value, previous=self.wanted)
+    def wants(self, value: str, found: str | None, page_size: int) -> Entry:
+        """The entry for another value of the same file. `found`: the text of the file, if it is known: attach may have
+        been killed before it wrote `wanted`."""
+        if value == self.wanted:
+            return self
+        previous = self.wanted if found is None or not self.is_ours(found, page_size) else found
+        return msgspec.structs.replace(self, wanted=value, previous=previous)
 
     def is_ours(self, found: str, page_size: int) -> bool:
         """Whether attach can have written this; of a file with a line for each device, every line of it."""
@@ -83,7 +87,8 @@ def planned_writes(
             overwritten = known is not None and not known.is_ours(text, page_size)
             before = kept(file, text) if file in WEIGHT_FILES else text  # io.weight shows more than can be written
             entry = known or Entry(target.path, file, before, wanted, inode, target.container_id)
-            entry = msgspec.structs.replace(entry, inode=inode, container_id=target.container_id).wants(wanted)
+            entry = msgspec.structs.replace(entry, inode=inode, container_id=target.container_id)
+            entry = entry.wants(wanted, text, page_size)
             found.append(PlannedWrite(target, file, text, wanted, entry, overwritten))
     return found
 

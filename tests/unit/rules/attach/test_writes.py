@@ -81,6 +81,22 @@ def test_restoring_after_a_kill_between_the_entry_of_a_new_value_and_its_write()
     assert (again.entry, again.overwritten) == (write.entry, False)
 
 
+def test_restoring_after_two_kills_in_a_row() -> None:
+    """The file has the value of the first entry all the time: that of the second was never written."""
+    observed = {TARGET.path: ({"memory.low": "8192", "memory.min": "4096"}, 7)}
+    journal = {ENTRY.key: ENTRY}
+    for wanted in ("16384", "24576"):
+        changed = msgspec.structs.replace(TARGET, files={**TARGET.files, "memory.low": wanted})
+        (write,) = planned_writes([changed], observed, journal, PAGE)
+        journal = {write.entry.key: write.entry}
+    assert [restoring(write.entry, text, 7, PAGE) for text in ("8192", "24576", "0", "16384")] == [
+        "restored",
+        "restored",
+        "already",
+        "changed by another",
+    ]
+
+
 def test_lines_of_devices_of_which_only_some_were_written() -> None:
     limits = Target("/kubepods/pod1", "pod", "default/a", {"io.max": "8:0 wbps=5\n8:16 wbps=5"})
     (write,) = planned_writes(
