@@ -7,6 +7,8 @@ from typing import ClassVar, Literal, dataclass_transform
 
 import msgspec
 
+from plimsoll.quoting import quoted
+
 ErrorType = Literal[
     "FieldValueInvalid",
     "FieldValueRequired",
@@ -55,14 +57,10 @@ class FieldError(msgspec.Struct, frozen=True):
 
 def _shown(value: str | int | Sequence[str]) -> str:
     if isinstance(value, str):
-        return _quoted(value)
+        return quoted(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, int) else f"[{','.join(map(_quoted, value))}]"
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return str(value) if isinstance(value, int) else f"[{','.join(map(quoted, value))}]"
 
 
 class PlimsollError(Exception):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
-from plimsoll.rules.gotext import quoted
+from plimsoll.quoting import quoted
 from plimsoll.rules.model.runnable import FileKey
 
 _BLANK = " \t"
