@@ -16,7 +16,7 @@ from plimsoll.api.machinery.kinds import (
     resource_at,
 )
 from plimsoll.codec.schema.custom import CustomKind
-from plimsoll.rules.admission.custom_resource_definitions import is_served, schema_of
+from plimsoll.rules.admission.custom_resources.definitions import is_served, schema_of
 from plimsoll.rules.model.json_object import JsonObject
 
 _EDIT = ("get", "patch", "update")

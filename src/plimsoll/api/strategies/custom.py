@@ -10,7 +10,7 @@ from plimsoll.api.strategies.base import Strategy, WriteContext, relevant, with_
 from plimsoll.codec.schema.decode import MAX_DEPTH
 from plimsoll.codec.yaml.json_stream import is_deeper
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.custom_resource_definitions import (
+from plimsoll.rules.admission.custom_resources.definitions import (
     defaulted,
     definition_errors,
     definition_parts,
@@ -19,7 +19,7 @@ from plimsoll.rules.admission.custom_resource_definitions import (
     warnings,
     with_stored_version,
 )
-from plimsoll.rules.admission.custom_resources import custom_errors
+from plimsoll.rules.admission.custom_resources.objects import custom_errors
 from plimsoll.rules.model.json_object import JsonObject
 
 RULES = "x-kubernetes-validations"

@@ -13,7 +13,7 @@ import msgspec
 from plimsoll.codec.cel.overloads import overload, text_cost
 from plimsoll.codec.cel.values import NONE, EvaluationError, Opaque, Optional
 from plimsoll.errors import InvalidQuantityError
-from plimsoll.rules.admission.formats import FORMATS
+from plimsoll.rules.admission.custom_resources.formats import FORMATS
 from plimsoll.rules.model.names import (
     dns_label_problems,
     dns_subdomain_problems,

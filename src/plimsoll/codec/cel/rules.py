@@ -25,7 +25,7 @@ from plimsoll.codec.cel.syntax import CompilationError
 from plimsoll.codec.cel.types import Type
 from plimsoll.codec.cel.values import NONE, CostError, EvaluationError, Optional
 from plimsoll.errors import ErrorType, FieldError
-from plimsoll.rules.gotext import quoted
+from plimsoll.quoting import quoted
 from plimsoll.rules.model.json_object import JsonObject
 
 RULES = "x-kubernetes-validations"
@@ -294,7 +294,7 @@ _TITLES = (
 def _definition_rule_errors(
     rule: JsonObject, schema: JsonObject, type_: Type, path: str, times: int | None, total: _Total, uncorrelatable: str
 ) -> Iterator[FieldError]:
-    """What compiling shows; the rest of a rule is judged with its schema (`rules.admission.openapi_schema`)."""
+    """What compiling shows; the rest of a rule is judged with its schema (`openapi_schema`)."""
     variables, is_transition = _variables(rule, type_), False
     try:
         program = compile_expression(rule["rule"], variables, escaped=True)

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.field_paths import FieldPathError, field_schema
-from plimsoll.rules.admission.structural_schema import schema_errors, unknown_keywords
+from plimsoll.rules.admission.custom_resources.field_paths import FieldPathError, field_schema
+from plimsoll.rules.admission.custom_resources.structural_schema import schema_errors, unknown_keywords
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import ErrorType, FieldError
-from plimsoll.rules.admission.formats import FORMATS
+from plimsoll.rules.admission.custom_resources.formats import FORMATS
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.re2.matcher import RegexBudgetError, compiled
 

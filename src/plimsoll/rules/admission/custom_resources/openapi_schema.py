@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.field_paths import FieldPathError, field_schema
+from plimsoll.rules.admission.custom_resources.field_paths import FieldPathError, field_schema
 from plimsoll.rules.model.json_object import JsonObject
 
 EMBEDDED = "x-kubernetes-embedded-resource"

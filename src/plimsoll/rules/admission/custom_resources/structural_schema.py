@@ -12,8 +12,14 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.custom_resources import INT_OR_STRING, json_type, value_errors
-from plimsoll.rules.admission.openapi_schema import EMBEDDED, OF_OBJECTS, PRESERVE, REFUSED, keyword_errors
+from plimsoll.rules.admission.custom_resources.objects import INT_OR_STRING, json_type, value_errors
+from plimsoll.rules.admission.custom_resources.openapi_schema import (
+    EMBEDDED,
+    OF_OBJECTS,
+    PRESERVE,
+    REFUSED,
+    keyword_errors,
+)
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.re2.matcher import compiled
 from plimsoll.rules.re2.syntax import RegexError

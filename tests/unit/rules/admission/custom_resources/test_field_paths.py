@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.rules.admission.field_paths import FieldPathError, field_schema
+from plimsoll.rules.admission.custom_resources.field_paths import FieldPathError, field_schema
 
 TEXT = {"type": "string"}
 SCHEMA = {
