@@ -42,20 +42,21 @@ def _sum(members: list[Any]) -> Any:
     return type(members[0])(sum(members))
 
 
+def _some_comparable(members: list[Any], call: str) -> list[Any]:
+    if not members:
+        raise EvaluationError(f"{call} called on empty list")
+    _check_comparable(members)
+    return members
+
+
 @overload(*(f"list<{each}>.min() {each}" for each in COMPARABLE), cost=list_cost)
 def _min(members: list[Any]) -> Any:
-    if not members:
-        raise EvaluationError("min called on empty list")
-    _check_comparable(members)
-    return min(members)
+    return min(_some_comparable(members, "min"))
 
 
 @overload(*(f"list<{each}>.max() {each}" for each in COMPARABLE), cost=list_cost)
 def _max(members: list[Any]) -> Any:
-    if not members:
-        raise EvaluationError("max called on empty list")
-    _check_comparable(members)
-    return max(members)
+    return max(_some_comparable(members, "max"))
 
 
 @overload("list<A>.indexOf(A) int", cost=list_cost)

@@ -254,22 +254,18 @@ def _listed(
 
 
 def _replaced(text: Size, old: Size, new: Size) -> Size:
-    """The longest and the shortest result; an empty old text is found around each character."""
-    if old.least == 0:
-        most = Size(added(text.most, 1), text.most)
-    elif new.most <= old.least:
-        most = Size(0, text.most)
-    else:
-        most = Size(math.ceil(text.most / old.least), 0)
-    if old.most == 0:
-        least = Size(added(text.least, 1), text.least)
-    elif old.most <= new.least:
-        least = Size(0, text.least)
-    else:
-        least = Size(math.ceil(text.least / old.most), 0)
+    """The shortest and the longest result."""
     return Size(
-        added(multiplied(least.least, new.least), least.most), added(multiplied(most.least, new.most), most.most)
+        _replaced_length(text.least, old.most, new.least, stays=old.most <= new.least),
+        _replaced_length(text.most, old.least, new.most, stays=new.most <= old.least),
     )
+
+
+def _replaced_length(text: int, old: int, new: int, *, stays: bool) -> int:
+    """`stays`: no replacement makes it more extreme. An empty old text is found around each character."""
+    if old == 0:
+        return added(multiplied(added(text, 1), new), text)
+    return text if stays else multiplied(math.ceil(text / old), new)
 
 
 # --- macros: what a loop costs for each member, and besides (the accumulator is one identifier) ---

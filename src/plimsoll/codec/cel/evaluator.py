@@ -294,6 +294,13 @@ def _list(node: ListOf, scope: frozenset[str], names: dict[int, str]) -> Evaluat
     return run
 
 
+def _put(found: dict[Any, Any], key: Any, value: Any, *, optional: bool) -> None:
+    if not optional:
+        found[key] = value
+    elif value.is_set:
+        found[key] = value.value
+
+
 def _map(node: MapOf, scope: frozenset[str], names: dict[int, str]) -> Evaluate:
     parts = [
         (evaluator(key, scope, names), evaluator(value, scope, names), optional)
@@ -309,10 +316,7 @@ def _map(node: MapOf, scope: frozenset[str], names: dict[int, str]) -> Evaluate:
                 raise EvaluationError("unsupported key type")
             if key in found:
                 raise EvaluationError(f"Failed with repeated key: {key}")
-            if not optional:
-                found[key] = value
-            elif value.is_set:
-                found[key] = value.value
+            _put(found, key, value, optional=optional)
         return found
 
     return run
@@ -326,10 +330,7 @@ def _message(node: MessageOf, scope: frozenset[str], names: dict[int, str]) -> E
         found: dict[str, Any] = {}
         for field, value_of, optional in parts:
             value = value_of(frame)
-            if not optional:
-                found[field] = value
-            elif value.is_set:
-                found[field] = value.value
+            _put(found, field, value, optional=optional)
         return found
 
     return run
