@@ -328,7 +328,10 @@ def _label_problem(text: str) -> str:
 
 
 def definition_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
-    errors = definition_errors(new)
+    """What is wrong in the stored definition may stay: an older server accepted it."""
+    if errors := definition_errors(new):
+        known = definition_errors(old)
+        errors = [error for error in errors if error not in known]
     before, after = old.get("spec") or {}, new.get("spec") or {}
     is_established = any(
         each.get("type") == "Established" and each.get("status") == "True"
