@@ -19,10 +19,10 @@ from plimsoll.rules.admission.custom_resources.definitions import (
     warnings,
     with_stored_version,
 )
+from plimsoll.rules.admission.custom_resources.extensions import RULES
 from plimsoll.rules.admission.custom_resources.objects import custom_errors
 from plimsoll.rules.model.json_object import JsonObject
 
-RULES = "x-kubernetes-validations"
 _BLOCKING = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
 _NOT_CHECKED = FieldError(
     "FieldValueInvalid",

@@ -15,7 +15,6 @@ from plimsoll.codec.cel.costs import added, multiplied
 from plimsoll.codec.cel.environment import PER_CALL_LIMIT, Program, compile_expression
 from plimsoll.codec.cel.evaluator import Allowance
 from plimsoll.codec.cel.schemas import (
-    EMBEDDED,
     converted,
     most_members,
     most_occurrences,
@@ -26,9 +25,9 @@ from plimsoll.codec.cel.types import Type
 from plimsoll.codec.cel.values import NONE, CostError, EvaluationError, Optional
 from plimsoll.errors import ErrorType, FieldError
 from plimsoll.quoting import quoted
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, RULES
 from plimsoll.rules.model.json_object import JsonObject
 
-RULES = "x-kubernetes-validations"
 BUDGET = 3_000_000  # of all rules of one write (Kubernetes: 10 million), see docs/api-server.md
 STATIC_LIMIT = 10_000_000  # of one rule, by its schema
 STATIC_TOTAL = 100_000_000  # of all rules of a schema

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.custom_resources.extensions import PRESERVE, RULES
 from plimsoll.rules.admission.custom_resources.field_paths import FieldPathError, field_schema
 from plimsoll.rules.admission.custom_resources.structural_schema import schema_errors, unknown_keywords
 from plimsoll.rules.model.json_object import JsonObject
@@ -182,8 +183,7 @@ _AT_ROOT_WITH_STATUS = (
     "XValidations"
 )
 _KEYWORDS_WITH_STATUS = frozenset(
-    {f"{name[0].lower()}{name[1:]}" for name in _AT_ROOT_WITH_STATUS.split()}
-    | {"x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"}
+    {f"{name[0].lower()}{name[1:]}" for name in _AT_ROOT_WITH_STATUS.split()} | {PRESERVE, RULES}
 )
 
 

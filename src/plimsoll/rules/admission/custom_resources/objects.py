@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import ErrorType, FieldError
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, INT_OR_STRING
 from plimsoll.rules.admission.custom_resources.formats import FORMATS
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.re2.matcher import RegexBudgetError, compiled
 
-INT_OR_STRING = "x-kubernetes-int-or-string"
 _OTHERS = ("apiVersion", "kind", "metadata")
 _ABSENT: Any = object()  # no old value belongs to the new one
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -222,7 +222,7 @@ def _object_errors(schema: JsonObject, value: JsonObject, path: str, old: Any) -
             yield from _errors(properties[name], member, at(name), before.get(name, _ABSENT))
         elif isinstance(others, dict):
             yield from _errors(others, member, at(name), before.get(name, _ABSENT))
-    if schema.get("x-kubernetes-embedded-resource"):
+    if schema.get(EMBEDDED):
         for name in ("apiVersion", "kind"):
             if not value.get(name):
                 yield FieldError("FieldValueRequired", at(name), "must not be empty")

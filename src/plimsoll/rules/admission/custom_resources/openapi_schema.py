@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, PRESERVE, RULES
 from plimsoll.rules.admission.custom_resources.field_paths import FieldPathError, field_schema
 from plimsoll.rules.model.json_object import JsonObject
 
-EMBEDDED = "x-kubernetes-embedded-resource"
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
-RULES = "x-kubernetes-validations"
 REFUSED = ("$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties")
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 TYPES = ("array", "boolean", "integer", "number", "object", "string")

@@ -12,14 +12,9 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.custom_resources.objects import INT_OR_STRING, json_type, value_errors
-from plimsoll.rules.admission.custom_resources.openapi_schema import (
-    EMBEDDED,
-    OF_OBJECTS,
-    PRESERVE,
-    REFUSED,
-    keyword_errors,
-)
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, INT_OR_STRING, PRESERVE, RULES
+from plimsoll.rules.admission.custom_resources.objects import json_type, value_errors
+from plimsoll.rules.admission.custom_resources.openapi_schema import OF_OBJECTS, REFUSED, keyword_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.re2.matcher import compiled
 from plimsoll.rules.re2.syntax import RegexError
@@ -32,7 +27,7 @@ _FLAGS = {"exclusiveMaximum", "exclusiveMinimum", "nullable", "uniqueItems", PRE
 _COUNTS = {"maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties"}
 _NUMBERS = {"maximum", "minimum", "multipleOf"}
 _TEXT_LISTS = {"required", "x-kubernetes-list-map-keys"}
-_ANYTHING = {"additionalProperties", "default", "enum", "example", "externalDocs", "x-kubernetes-validations"}
+_ANYTHING = {"additionalProperties", "default", "enum", "example", "externalDocs", RULES}
 KNOWN = (_SCHEMAS | _SCHEMA_MAPS | _SCHEMA_LISTS | _TEXTS | _FLAGS | _COUNTS | _NUMBERS | _TEXT_LISTS | _ANYTHING) | {
     "$schema",
     *REFUSED,
@@ -174,9 +169,7 @@ def _pattern_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
 
 # What is said once, outside of allOf, anyOf, oneOf and not.
 _ONLY_OUTSIDE = {
-    **dict.fromkeys(
-        ("description", "title", "type", "x-kubernetes-list-map-keys", "x-kubernetes-validations"), "empty"
-    ),
+    **dict.fromkeys(("description", "title", "type", "x-kubernetes-list-map-keys", RULES), "empty"),
     **dict.fromkeys(
         ("additionalProperties", "default", "x-kubernetes-list-type", "x-kubernetes-map-type"), "undefined"
     ),
