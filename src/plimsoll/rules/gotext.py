@@ -10,8 +10,7 @@ import math
 import re
 from decimal import Decimal
 
-from plimsoll.errors import InvalidConfigError
-from plimsoll.quoting import byte_quoted, quoted
+from plimsoll.errors import InvalidConfigError, byte_quoted, quoted
 from plimsoll.rules.quantity import MAX_INT64
 
 NANO_PER_SECOND = 10**9

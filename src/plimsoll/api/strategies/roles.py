@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.api.strategies.base import Strategy, WriteContext, invalid, required, unsupported
-from plimsoll.errors import FieldError
-from plimsoll.quoting import quoted
+from plimsoll.errors import FieldError, quoted
 from plimsoll.rules.access.rbac import GROUP
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_subdomain_problems

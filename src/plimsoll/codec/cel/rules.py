@@ -23,8 +23,7 @@ from plimsoll.codec.cel.schemas import (
 from plimsoll.codec.cel.syntax import CompilationError
 from plimsoll.codec.cel.types import Type
 from plimsoll.codec.cel.values import NONE, CostError, EvaluationError, Optional
-from plimsoll.errors import ErrorType, FieldError
-from plimsoll.quoting import quoted
+from plimsoll.errors import ErrorType, FieldError, quoted
 from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, RULES
 from plimsoll.rules.model.json_object import JsonObject
 

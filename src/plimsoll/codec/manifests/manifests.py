@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.rules.model.pod_templates import POD_TEMPLATES
+from plimsoll.rules.model.objects import POD_TEMPLATES
 
 Path = tuple[str | int, ...]
 

@@ -19,7 +19,7 @@ from plimsoll.errors import FieldError, InvalidConfigError
 from plimsoll.rules.admission.pod_security_checks import BASELINE, LAST_MINOR, RESTRICTED, Finding, PodView, findings
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
-from plimsoll.rules.model.pod_templates import POD_TEMPLATES
+from plimsoll.rules.model.objects import POD_TEMPLATES
 
 PRIVILEGED, LATEST = "privileged", "latest"
 LEVELS = (PRIVILEGED, BASELINE, RESTRICTED)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, path_steps, written_path
-from plimsoll.rules.model.pod_templates import POD_TEMPLATES
+from plimsoll.rules.model.objects import POD_TEMPLATES
 from tests.examples import examples
 
 SPEC = {"containers": [{"name": "c", "image": "i"}]}

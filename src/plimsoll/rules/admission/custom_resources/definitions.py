@@ -266,8 +266,8 @@ _MOST_SELECTABLE = 8
 
 def _selectable_errors(part: DefinitionPart, path: str) -> Iterator[FieldError]:
     if part.schema is None:
-        # kube-apiserver's words
-        without = "`version.schema.openAPIV3Schema` is not included"
+        field = "version.schema.openAPIV3Schema"  # kube-apiserver's words
+        without = f"`{field}` is not included"
         yield _invalid(
             path,
             "",
