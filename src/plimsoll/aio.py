@@ -7,8 +7,8 @@ import asyncio
 import logging
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 SLICE_S = 0.002
@@ -79,6 +79,16 @@ async def in_slices(
         if clock() - began_s >= slice_s:
             await asyncio.sleep(pause_s)
             began_s = clock()
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs it in a task of its own until the block ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        await cancel_all([task])
 
 
 async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:

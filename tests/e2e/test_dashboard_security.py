@@ -63,7 +63,7 @@ def test_a_link_works_once_and_no_token_stands_in_an_address(tab: Tab, dashboard
     assert code not in logs and token not in logs
     other = Tab(dashboard[1], cluster)
     other.page.goto(link)
-    other.page.get_by_text("it works once and for a minute").wait_for()
+    other.page.get_by_text("it works once, within a minute").wait_for()
     assert other.complaints and all("401" in text for text in other.complaints)
     other.complaints.clear()
     other.close()

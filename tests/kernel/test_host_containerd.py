@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from plimsoll.linux.cgroup_files import CgroupGoneError
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.pods.image_gc import remove_unused_images
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, FsUsage
+from plimsoll.runtime.cri.private_containerd.daemon import CRUN_ON_V1, UNIFIED
 from plimsoll.runtime.cri.private_containerd.images import PAUSE
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import ContainerMount, CriResources, ImageError, RuntimeCallError
@@ -101,6 +103,44 @@ async def test_commands_beside_a_container(bench: Bench) -> None:
 @both_runtimes
 async def test_an_oom_kill_is_reported_as_such(bench: Bench) -> None:
     await checks.check_oom(bench)
+
+
+@both_runtimes
+async def test_mounts_of_the_machine_reach_a_running_container(bench: Bench, daemon: Containerd) -> None:
+    """The machine is the mount namespace of this containerd."""
+    shared, spec = bench.logs / "shared", bench.sandbox()
+    below = shared / "below"
+
+    def there(script: str) -> None:
+        subprocess.run(["nsenter", f"--mount=/proc/{daemon.pid}/ns/mnt", "sh", "-ec", script], check=True)
+
+    shared.mkdir()
+    there(f"mount -t tmpfs none {shared}; mount --make-shared {shared}; mkdir {below}")
+    try:
+        waits = ("sh", "-c", "echo waits; until [ -e /shared/below/file ]; do sleep 0.05; done; echo seen")
+        mount = ContainerMount(str(shared), "/shared", propagation="HostToContainer")
+        seen = await bench.run(spec, await bench.runtime.make_sandbox(spec), "sees", waits, mounts=(mount,))
+        await bench.logged(seen, "waits")
+        there(f"mount -t tmpfs none {below}; touch {below}/file")
+        await bench.logged(seen, "seen")
+    finally:
+        there(f"umount -R {shared}")
+
+
+def test_crun_beside_cgroup_v2_has_the_mounts_of_the_machine(tmp_path: Path) -> None:
+    """In place of crun: a program that shows the mounts that it sees."""
+    if os.geteuid() != 0 or not UNIFIED.is_mount():
+        pytest.skip("crun beside cgroup v2: not root, or no cgroup v2 mount beside cgroup v1")
+    script = tmp_path / "crun"
+    script.write_text(CRUN_ON_V1.format(crun="cat"))
+    script.chmod(0o755)
+    shared = f"mount -t tmpfs none {tmp_path}/shared && mount --make-shared {tmp_path}/shared"
+    (tmp_path / "shared").mkdir()
+    own = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f"{shared}; {script} /proc/self/mountinfo"]
+    mounts = [line.split() for line in subprocess.check_output(own, text=True).splitlines()]
+    found = {words[4]: (words[6], words[words.index("-") + 1]) for words in mounts}  # the last mount of a place
+    assert found[str(UNIFIED)] == ("-", "tmpfs")
+    assert found[f"{tmp_path}/shared"][0].startswith("shared:")
 
 
 async def test_a_process_is_who_it_shall_be(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import plimsoll
-from plimsoll.errors import InvalidQuantityError, StructuredError
+from plimsoll.errors import FieldError, InvalidQuantityError, StructuredError
 from plimsoll.linux.cgroup_files import CgroupError
 from plimsoll.store.errors import StoreError
 
@@ -46,3 +46,9 @@ def test_a_missing_field_is_an_error() -> None:
 def test_a_pickled_error_keeps_its_fields_and_its_text() -> None:
     error = pickle.loads(pickle.dumps(InvalidQuantityError("1x", "{unable to parse}")))
     assert (error.text, error.reason, str(error)) == ("1x", "{unable to parse}", "{unable to parse}")
+
+
+def test_a_value_is_quoted_as_by_kubernetes() -> None:
+    """field.Error formats texts with %q."""
+    error = FieldError("FieldValueInvalid", "spec.a", "must be short", 'a"\\\n\x1b[2J\té\u200b')
+    assert str(error) == 'spec.a: Invalid value: "a\\"\\\\\\n\\x1b[2J\\té\\u200b": must be short'

@@ -145,9 +145,8 @@ class AttachPlugin:
             if before is None or same_value(file, wanted, before, self._page_size):
                 before = earlier.before if earlier is not None else DEFAULTS[file]
             entry = earlier or Entry(target.path, file, before, wanted, 0, target.container_id)
-            entries.append(
-                msgspec.structs.replace(entry, before=before, container_id=target.container_id).wants(wanted)
-            )
+            entry = msgspec.structs.replace(entry, before=before, container_id=target.container_id)
+            entries.append(entry.wants(wanted, None, self._page_size))
         try:
             self._journal.record(entries)
         except JournalError as error:

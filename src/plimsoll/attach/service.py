@@ -226,7 +226,7 @@ class AttachService:
             if key not in self._abandoned:
                 self._abandoned.add(key)
                 log.error(
-                    "%s: %s is written again and again by another program, attach leaves it alone",
+                    "%s: another program keeps writing %s; attach does not write it any more",
                     write.target.subject,
                     write.file,
                 )

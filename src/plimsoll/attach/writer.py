@@ -108,11 +108,17 @@ class AttachWriter:
             return str(error)
         return ""
 
+    async def _restore(self, entry: Entry) -> str:
+        found = self.read(entry.path, (entry.file,))
+        return "it is gone" if found is None else await self._write(entry, entry.restored(found[0].get(entry.file, "")))
+
     async def lift(self, target: Target, file: str, value: str) -> None:
         """Another value of ours for a file: the journal gets it first. Raises CgroupError."""
         entry = self.journal.entries.get(f"{target.path}\t{file}")
         if entry is not None:
-            self.journal.record([entry.wants(value)])
+            found = self.read(target.path, (file,))
+            text = None if found is None else found[0].get(file)
+            self.journal.record([entry.wants(value, text, self.page_size)])
         await self.driver.write(target.path, file, value)
 
     def outcome(self, entry: Entry) -> Outcome:
@@ -130,7 +136,7 @@ class AttachWriter:
         for entry, outcome in states.items():
             reason = "it has another value than attach wrote" if outcome == "changed by another" else ""
             if outcome == "restored":
-                problem = await self._write(entry, entry.before)
+                problem = await self._restore(entry)
                 outcome = "gone" if problem == "it is gone" else "failed" if problem else outcome
                 reason = problem if outcome == "failed" else ""
             done.append(Restored(entry.path, entry.file, entry.before, outcome, reason))

@@ -25,7 +25,7 @@ VERBS = {
     "plan": (
         "plimsoll.cli.explain.plan",
         "plan",
-        "Compute the same for many pods: JSON lines in, one JSON result per line out.",
+        "Compute the values of many pods: JSON lines in, one JSON result per line out.",
     ),
     "upgrade-check": (
         "plimsoll.cli.explain.upgrade_check",
@@ -100,7 +100,11 @@ VERBS = {
         "dashboard",
         "Open the dashboard of the cluster in a browser.",
     ),
-    "reset": ("plimsoll.cli.server.reset", "reset", "End that cluster and remove everything that plimsoll has made."),
+    "reset": (
+        "plimsoll.cli.server.reset",
+        "reset",
+        "End the cluster of this machine and remove everything that Plimsoll has made.",
+    ),
     "version": ("plimsoll.cli.objects.version", "version", "Print the versions of this program and of the server."),
     "man": ("plimsoll.cli.objects.man", "man", "Print manual pages."),
     "completion": ("plimsoll.cli.objects.completion", "completion", "Print the completion script of a shell."),

@@ -118,7 +118,7 @@ def log_options(command: Any) -> Any:
             "verbosity",
             type=console.IntRange(0, 10),
             metavar="N",
-            help="Verbosity as of Kubernetes' components, 0 to 10, in place of --log-level: 4 and more is debug.",
+            help="Verbosity of Kubernetes' components, 0 to 10, in place of --log-level: 4 and more is debug.",
         ),
     ):
         command = option(command)

@@ -239,7 +239,7 @@ def document(answer: ApiResponse, kind: str = "") -> dict[str, Any]:
         try:
             msgspec.convert(decoded, _List if kind.endswith("List") else _Object)
         except msgspec.ValidationError as error:
-            raise UnusableAnswerError(f"the response is no {kind} ({error}): {_beginning(answer.body)}") from None
+            raise UnusableAnswerError(f"the response is not a {kind} ({error}): {_beginning(answer.body)}") from None
     return decoded
 
 

@@ -16,6 +16,7 @@ import functools
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Self
 
@@ -179,6 +180,16 @@ class CgroupMount(_OpenFile):
                 return True
         except CgroupGoneError:
             return False
+
+    def mark(self, path: str, text: str) -> None:
+        with suppress(CgroupGoneError), self.directory(path) as directory:
+            directory.mark(text)
+
+    def marked(self, path: str) -> str:
+        """Empty for a cgroup that is gone, too."""
+        with suppress(CgroupGoneError), self.directory(path) as directory:
+            return directory.marked()
+        return ""
 
     def make(self, path: str) -> None:
         self._change("make", path, functools.partial(os.mkdir, mode=0o755))

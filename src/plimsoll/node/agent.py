@@ -313,7 +313,7 @@ class Agent:
             try:
                 await asyncio.to_thread(remove_pod_files, state, uid)
             except OSError as error:
-                log.error("files of pod %s stay behind: %s: %s", uid, error.filename, error.strerror)
+                log.error("files of pod %s are not removed: %s: %s", uid, error.filename, error.strerror)
 
     async def _follow_pods(self) -> None:
         async for changes in self._client.follow(self._bound_pods, lambda error: log.warning("pods: %s", error)):

@@ -10,7 +10,7 @@ import math
 import re
 from decimal import Decimal
 
-from plimsoll.errors import InvalidConfigError
+from plimsoll.errors import InvalidConfigError, byte_quoted, quoted
 from plimsoll.rules.quantity import MAX_INT64
 
 NANO_PER_SECOND = 10**9
@@ -31,17 +31,6 @@ _DURATION_PART = r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)"
 _DIGITS = "[0-9]+(?:_[0-9]+)*"
 _FLOAT = rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?"
 _INFINITY = r"([+-]?)inf(?:inity)?"
-_ESCAPES = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
 
 
 def duration_seconds(text: str, path: str = "") -> float:
@@ -110,26 +99,3 @@ def nearest_float32(numerator: int, denominator: int = 1) -> float:
     if 2 * rest > denominator or (2 * rest == denominator and units % 2):
         units += 1
     return math.ldexp(units, exponent)
-
-
-def quoted(text: str) -> str:
-    """As Go's strconv quotes: printable characters stay."""
-    return '"' + "".join(_ESCAPES.get(letter) or _printable(letter) for letter in text) + '"'
-
-
-def _printable(letter: str) -> str:
-    if letter.isprintable():
-        return letter
-    code = ord(letter)
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def byte_quoted(text: str) -> str:
-    """As Go's time package quotes: bytes that are not printable ASCII are escaped."""
-    shown: list[str] = []
-    for letter in text:
-        if letter < " " or letter >= "\x80":
-            shown.extend(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogatepass"))
-        else:
-            shown.append(f"\\{letter}" if letter in '"\\' else letter)
-    return '"' + "".join(shown) + '"'

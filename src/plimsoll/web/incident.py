@@ -54,7 +54,7 @@ def incident_page(node: str, history: bytes, now_s: float) -> bytes:
 def _text(name: str) -> str:
     text = static_files()[name].body.decode()
     if "</script" in text.lower() or "</style" in text.lower():
-        raise ValueError(f"{name} cannot be put into a page: it ends its own element")
+        raise ValueError(f"{name} cannot be put into a page: it contains the end tag of its element")
     return text
 
 

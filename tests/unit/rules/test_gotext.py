@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.errors import InvalidConfigError
-from plimsoll.rules.gotext import (
-    LARGEST_FLOAT32,
-    duration_nanos,
-    duration_seconds,
-    nearest_float32,
-    parsed_float32,
-)
+from plimsoll.rules.gotext import LARGEST_FLOAT32, duration_nanos, duration_seconds, nearest_float32, parsed_float32
 
 SECOND = 10**9
 

@@ -55,7 +55,9 @@ class Sessions:
         """The token of a new session. Raises InvalidCredentialsError for a code that is unknown, old or used."""
         found = self._codes.pop(_digest(code), None)
         if found is None or found.until_s <= self._clock():
-            raise InvalidCredentialsError("the code is not valid: it works once and for a minute")
+            raise InvalidCredentialsError(
+                "the code is not valid: it works once, within a minute; `plimsoll dashboard` prints another one"
+            )
         return self._begun(found.user, found.origin), found.user
 
     def _begun(self, user: User, origin: str) -> str:

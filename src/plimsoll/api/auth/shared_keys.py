@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from plimsoll.aio import beside
 from plimsoll.api.auth.account_tokens import AccountTokens
 from plimsoll.api.auth.encryption import SecretSealing
 from plimsoll.api.auth.sealed_archive import ArchiveError, read_passphrase, seal, unseal
@@ -74,12 +75,10 @@ class SharedKeys:
     @asynccontextmanager
     async def service(self, app: object) -> AsyncIterator[None]:
         """While the server runs."""
-        task = asyncio.create_task(self._keep())
         try:
-            yield
+            async with beside(self._keep()):
+                yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
             self._client.close()
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from plimsoll.api.machinery.catalog import Catalog, custom_resources
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.kube import request
 from plimsoll.kube.request import ResourcePath
-from plimsoll.rules.admission.custom_resource_definitions import CLEANUP_FINALIZER, conditions, names_conflict
+from plimsoll.rules.admission.custom_resources.definitions import CLEANUP_FINALIZER, conditions, names_conflict
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import Clock, rfc3339
 

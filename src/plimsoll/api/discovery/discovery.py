@@ -101,15 +101,16 @@ def _entry(resource: ApiResource) -> JsonObject:
         "responseKind": {"group": "", "version": "", "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
+        **_verbs_and_names(resource),
     }
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
     if resource.subresources:
         entry["subresources"] = [_subentry(subresource) for subresource in resource.subresources]
     return entry
+
+
+def _verbs_and_names(resource: ApiResource) -> JsonObject:
+    found = {"verbs": resource.verbs, "shortNames": resource.short_names, "categories": resource.categories}
+    return {name: list(values) for name, values in found.items() if values or name == "verbs"}
 
 
 def _subentry(subresource: Subresource) -> JsonObject:
@@ -131,12 +132,8 @@ def _legacy_entries(resource: ApiResource) -> list[JsonObject]:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": list(resource.verbs),
+        **_verbs_and_names(resource),
     }
-    if resource.short_names:
-        main["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        main["categories"] = list(resource.categories)
     if resource.storage:
         main["storageVersionHash"] = _storage_hash(resource)
     return [main, *(_legacy_subentry(resource, subresource) for subresource in resource.subresources)]

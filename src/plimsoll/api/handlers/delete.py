@@ -25,7 +25,7 @@ from plimsoll.api.machinery.metadata import body_of, check_preconditions, unstam
 from plimsoll.api.machinery.negotiate import PLAIN
 from plimsoll.api.machinery.request_info import DeleteOptions, delete_options
 from plimsoll.api.machinery.status import StatusError, forbidden, not_found, object_details, success
-from plimsoll.rules.admission.custom_resource_definitions import CLEANUP_FINALIZER
+from plimsoll.rules.admission.custom_resources.definitions import CLEANUP_FINALIZER
 from plimsoll.rules.controllers.owner_references import FOREGROUND, ORPHAN
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN

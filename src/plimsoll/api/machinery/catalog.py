@@ -16,7 +16,8 @@ from plimsoll.api.machinery.kinds import (
     resource_at,
 )
 from plimsoll.codec.schema.custom import CustomKind
-from plimsoll.rules.admission.custom_resource_definitions import is_served, schema_of
+from plimsoll.rules.admission.custom_resources.definitions import is_served, schema_of
+from plimsoll.rules.admission.custom_resources.extensions import PRESERVE
 from plimsoll.rules.model.json_object import JsonObject
 
 _EDIT = ("get", "patch", "update")
@@ -84,7 +85,7 @@ def custom_resources(definition: JsonObject) -> list[ApiResource]:
     for version in spec["versions"]:
         if not version.get("served"):
             continue
-        schema = schema_of(version) or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        schema = schema_of(version) or {"type": "object", PRESERVE: True}
         subresources = version.get("subresources") or {}
         kind = CustomKind(
             spec["group"],

@@ -8,7 +8,6 @@ certificate.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import ssl
 from collections.abc import Collection, Sequence
@@ -24,6 +23,7 @@ from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import UnreachableError
+from plimsoll.rules.admission.addresses import is_ip
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_subdomain_problems
 
@@ -120,11 +120,9 @@ def _is_host(text: str) -> bool:
 
     Labels have 63 characters at most: Kubernetes does not require it of a node's name, but TLS and the resolver do.
     """
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return not dns_subdomain_problems(text) and all(len(label) < 64 for label in text.split("."))
-    return "%" not in text
+    if is_ip(text):
+        return "%" not in text
+    return not dns_subdomain_problems(text) and all(len(label) < 64 for label in text.split("."))
 
 
 def pod_of(cluster: Cluster, namespace: str, name: str) -> JsonObject:

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from plimsoll.aio import beside
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, key, prefix
@@ -153,12 +154,10 @@ class NodeMetrics:
 
     @asynccontextmanager
     async def service(self, app: App) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._run(app))
         try:
-            yield
+            async with beside(self._run(app)):
+                yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
             await self._calls.close()
 
     def handlers(self) -> dict[Route, Handler]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from plimsoll.aio import ExponentialBackoff, supervise
+from plimsoll.aio import ExponentialBackoff, beside, supervise
 from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.metadata import body_of
@@ -182,10 +182,8 @@ async def led(cluster: Cluster, name: str, work: Work) -> AsyncIterator[None]:
         return
     leadership = Leadership(cluster, name, new_identity())
     backoff = ExponentialBackoff(RESTART_S, RESTART_S)
-    task = asyncio.create_task(supervise(f"leadership of {name}", lambda: leadership.run(work), backoff))
     try:
-        yield
+        async with beside(supervise(f"leadership of {name}", lambda: leadership.run(work), backoff)):
+            yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
         await leadership.release()

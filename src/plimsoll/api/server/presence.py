@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from plimsoll.aio import beside
 from plimsoll.api.controllers.kubernetes_service import Advertised
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
 from plimsoll.api.machinery.kinds import stored_resource
@@ -60,12 +61,10 @@ class Presence:
         if not self._cluster.store.is_shared:
             yield
             return
-        task = asyncio.create_task(self._renew())
         try:
-            yield
+            async with beside(self._renew()):
+                yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
             await self._attempt(leaves=True)
 
     async def _renew(self) -> None:

@@ -10,18 +10,19 @@ from plimsoll.api.strategies.base import Strategy, WriteContext, relevant, with_
 from plimsoll.codec.schema.decode import MAX_DEPTH
 from plimsoll.codec.yaml.json_stream import is_deeper
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.custom_resource_definitions import (
+from plimsoll.rules.admission.custom_resources.definitions import (
     defaulted,
     definition_errors,
+    definition_parts,
     definition_update_errors,
     schema_of,
     warnings,
     with_stored_version,
 )
-from plimsoll.rules.admission.custom_resources import custom_errors
+from plimsoll.rules.admission.custom_resources.extensions import RULES
+from plimsoll.rules.admission.custom_resources.objects import custom_errors
 from plimsoll.rules.model.json_object import JsonObject
 
-RULES = "x-kubernetes-validations"
 _BLOCKING = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
 _NOT_CHECKED = FieldError(
     "FieldValueInvalid",
@@ -66,12 +67,11 @@ def _rule_errors(definition: JsonObject, old: JsonObject | None) -> list[FieldEr
     """Of the rules in the Common Expression Language, where a schema has some that are not stored already."""
     stored = [schema_of(each) for each in ((old or {}).get("spec") or {}).get("versions") or []]
     errors: list[FieldError] = []
-    for index, version in enumerate(definition["spec"]["versions"]):
-        schema = schema_of(version)
-        if schema is not None and schema not in stored and _has_rules(schema):
+    for part in definition_parts(definition["spec"]):
+        if part.schema is not None and part.schema not in stored and _has_rules(part.schema):
             from plimsoll.codec.cel.rules import definition_rule_errors  # few definitions have rules
 
-            errors += definition_rule_errors(schema, f"spec.versions[{index}].schema.openAPIV3Schema")
+            errors += definition_rule_errors(part.schema, part.schema_path)
     return errors
 
 

@@ -5,12 +5,11 @@ Every rule is in `rules/`; this module converts documents to the views (`PodVers
 
 from __future__ import annotations
 
-import ipaddress
-
 from plimsoll.api.strategies.base import Strategy, WriteContext, forbidden, immutable, invalid, with_old
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.addresses import is_ip
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.disabled_fields import (
     without_resize_fields,
@@ -123,7 +122,7 @@ class PodStrategy(Strategy):
             if node:
                 errors.append(forbidden("status.nominatedNodeName", "cannot be set on a pod that is already bound"))
         for index, entry in enumerate(after.get("podIPs") or []):
-            if not _is_ip(entry.get("ip") or ""):
+            if not is_ip(entry.get("ip") or ""):
                 reason = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
                 errors.append(invalid(f"status.podIPs[{index}]", entry.get("ip") or "", reason))
         errors += _state_errors(before, after, lean_pod(old))
@@ -201,14 +200,6 @@ def _with_addresses(before: JsonObject, status: JsonObject) -> JsonObject:
     if first:
         return {**status, "podIP": first}
     return status
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _state_errors(before: JsonObject, after: JsonObject, pod: Pod) -> list[FieldError]:

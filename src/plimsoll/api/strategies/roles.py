@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from plimsoll.api.strategies.base import Strategy, WriteContext, invalid, required, unsupported
-from plimsoll.errors import FieldError
+from plimsoll.errors import FieldError, quoted
 from plimsoll.rules.access.rbac import GROUP
-from plimsoll.rules.gotext import quoted
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_subdomain_problems
 

@@ -174,13 +174,10 @@ class CgroupsV1:
     # Changing
 
     def mark(self, path: str, text: str) -> None:
-        with suppress(CgroupGoneError), self._main.directory(path) as directory:
-            directory.mark(text)
+        self._main.mark(path, text)
 
     def marked(self, path: str) -> str:
-        with suppress(CgroupGoneError), self._main.directory(path) as directory:
-            return directory.marked()
-        return ""
+        return self._main.marked(path)
 
     async def make(self, path: str, *, pid: int | None = None) -> None:
         """`pid` is ignored: only a systemd scope is made with a process."""

@@ -106,13 +106,10 @@ class CgroupsV2:
     # Changing
 
     def mark(self, path: str, text: str) -> None:
-        with suppress(CgroupGoneError), self.mount.directory(path) as directory:
-            directory.mark(text)
+        self.mount.mark(path, text)
 
     def marked(self, path: str) -> str:
-        with suppress(CgroupGoneError), self.mount.directory(path) as directory:
-            return directory.marked()
-        return ""
+        return self.mount.marked(path)
 
     async def make(self, path: str, *, pid: int | None = None) -> None:
         """`pid` is ignored: only a systemd scope is made with a process."""

@@ -42,7 +42,7 @@ NODE_FORM = "of the node form"
     "--nri-index",
     default="95",
     metavar="NN",
-    help="The place among NRI plugins, two digits; late, to see what the others set.",
+    help="The order among NRI plugins, two digits: a late plugin sees what the others set.",
 )
 @console.option("--state-dir", metavar="DIR", help="The journal and the lock. [default: /run/plimsoll/attach]")
 @console.option("--serve", metavar="HOST:PORT", help="Serve metrics at /metrics.")
@@ -57,12 +57,13 @@ def attach(pod: str | None, mode: Mode | None, status: bool, **options: Any) -> 
 
     With POD, as kubectl attach: the output of the container's process from now on and, with -i, its input.
 
-    With --mode, runs beside the kubelet of this node, as a plugin of the container runtime (NRI), and gives containers,
-    pods, QoS classes and kubepods the values of a policy: effective Memory QoS, memory.oom.group, a watchdog for
-    containers that are parked at memory.high, proactive reclaim, CPU burst, repair of stale oom_score_adj.
+    With --mode, it runs beside the kubelet of this node, as a plugin of the container runtime (NRI), and gives
+    containers, pods, QoS classes and kubepods the values of a policy: effective Memory QoS, memory.oom.group, a
+    watchdog for containers that memory.high throttles, proactive reclaim, CPU burst, weights and limits of block I/O,
+    repair of stale oom_score_adj.
 
     \b
-      observe   changes nothing; says what it would do, and what it would have done
+      observe   changes nothing; reports what it would change
       canary    changes the pods of chosen namespaces only
       enforce   changes the pods of all namespaces
 

@@ -221,7 +221,9 @@ def _setting(source: _Source, options: Mapping[str, Any]) -> NodeConfig:
         raise PlimsollError("this kubelet has cgroupsPerQOS: false: there are no cgroups of pods to attach to")
     version = source.node.status.node_info.kubelet_version if source.node is not None else ""
     if OWN_BUILD in version:
-        raise PlimsollError("this node is run by plimsoll itself, which has these switches in its own configuration")
+        raise PlimsollError(
+            "Plimsoll itself runs this node: set these switches in its own configuration (docs/node.md)"
+        )
     return setting
 
 

@@ -138,7 +138,7 @@ def manifest_lines(file: str, data: bytes) -> list[bytes]:
     inputs = Inputs([], [], [])
     add_inputs(inputs, [("<stdin>" if file == "-" else file, data)])
     if inputs.problems:
-        raise ManifestsError(inputs.problems, "nothing was planned")
+        raise ManifestsError(inputs.problems, "no pod was planned")
     for note in inputs.passed:
         console.echo(f"note: {inert(note)}", err=True)
     return [msgspec.json.encode(each.found.document) + b"\n" for each in inputs.pods]

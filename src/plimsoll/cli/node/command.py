@@ -166,8 +166,8 @@ def setup(output: str, dry_run: bool, **options: Any) -> None:
 def status(context: console.Context, /, output: str, **options: Any) -> int:
     """Show whether the cgroups are set up, what differs from the desired state, and what this machine does not support.
 
-    An option that you do not give is that of the node agent that runs with the state directory. Changes nothing. Exit
-    code 1 if something differs or a change is incomplete.
+    Options that you do not set are those of the node agent that uses the state directory. Changes nothing. Exit code 1
+    if something differs or a change is incomplete.
     """
     from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
     from plimsoll.node.agent_lock import options_of_agent, why_unenforced

@@ -54,6 +54,11 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
     kills, notes = answered(
         options, lambda cluster: _asked(cluster, pod or "", node_name, options["namespace"]), has_here=True
     )
+    _print(kills, notes, output)
+    return 0
+
+
+def _print(kills: Sequence[KillShown], notes: Sequence[str], output: str) -> None:
     if output == "json":
         echo_json({"kills": kills})
     else:
@@ -61,7 +66,6 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
             console.echo(line)
     for note in notes:
         console.echo(f"note: {inert(note)}", err=True)
-    return 0
 
 
 def _here(pod: str, output: str, options: dict[str, Any]) -> int:
@@ -82,13 +86,7 @@ def _here(pod: str, output: str, options: dict[str, Any]) -> int:
         oom_here.append(journal, [each for each in found if each not in kept])
     found += oom_here.counted_kills(found, names, time.time())
     wanted = [oom_here.shown(each) for each in found if not pod or each.pod == pod]
-    if output == "json":
-        echo_json({"kills": wanted})
-    else:
-        for line in lines(wanted, time.time(), Paint(colourful())):
-            console.echo(line)
-    for note in notes:
-        console.echo(f"note: {inert(note)}", err=True)
+    _print(wanted, notes, output)
     if options["watch"]:
         if reader is None:
             return 2

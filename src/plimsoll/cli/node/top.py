@@ -37,8 +37,10 @@ ONLY_CLUSTER = (
 @console.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
 @console.option("--containers", is_flag=True, help="One line for each container.")
 @console.option("--field-selector", default="", metavar="FIELDS", help="Of pods: spec.nodeName=n1")
-@console.option("--sum", "with_sum", is_flag=True, help="Print the sum of the pods below.")
-@console.option("--show-capacity", is_flag=True, help="Shares of the capacity of nodes, not of what is allocatable.")
+@console.option("--sum", "with_sum", is_flag=True, help="Print the sum of all listed pods.")
+@console.option(
+    "--show-capacity", is_flag=True, help="Show shares of the capacity of nodes, not of what is allocatable."
+)
 def top(
     kind: str | None,
     name: str,
@@ -54,7 +56,7 @@ def top(
 
     `plimsoll top` shows the pods of this machine live, those closest to a memory line first: memory with its lines as a
     bar, CPU, throttling and stalls of the interval, OOM kills. In a pipe it prints one table. It needs no cluster.
-    Keys: q leave, p pods, c containers, k classes, n node, s next order, / filter, space pause, arrows scroll.
+    Keys: q quit, p pods, c containers, k classes, n node, s next order, / filter, space pause, arrows scroll.
 
     `plimsoll top pods` and `plimsoll top nodes` print the metrics of the cluster, as `kubectl top` does.
 

@@ -44,9 +44,13 @@ _validate = console.option(
 @dry_run_option("server")
 @console.option("--force-conflicts", is_flag=True, help="Take over fields that another manager owns.")
 @console.option("--server-side/--no-server-side", default=True, help="Always server-side.  [default: true]")
-@console.option("--field-manager", default=MANAGER, show_default=True, metavar="NAME", help="Who owns the fields.")
+@console.option(
+    "--field-manager", default=MANAGER, show_default=True, metavar="NAME", help="The manager that owns the fields."
+)
 @console.option("--wait", is_flag=True, help="Wait until the objects are ready (condition Ready or Available).")
-@console.option("--timeout", "timeout_s", type=DurationParam(), default="60s", show_default=True, help="With --wait.")
+@console.option(
+    "--timeout", "timeout_s", type=DurationParam(), default="60s", show_default=True, help="How long --wait waits."
+)
 @_validate
 @output_option(*PLAIN)
 def apply(files: tuple[str, ...], recursive: bool, **options: Any) -> int:

@@ -1,4 +1,4 @@
-"""`plimsoll dashboard`: prints and opens a link to the dashboard of the cluster, which works once and for a minute."""
+"""`plimsoll dashboard`: prints and opens a link to the dashboard of the cluster, which works once, within a minute."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from plimsoll.cli.terminal import echo_json
 def dashboard(opens: bool, output: str, **options: Any) -> int:
     """Open the dashboard in a browser, as the user of the kubeconfig.
 
-    The link works once and for a minute. Its code follows `#`, which browsers do not send, so it is in no log. The
-    browser must trust the CA of the server, or you confirm its certificate.
+    The link works once, within a minute. No log contains its code: browsers do not send what follows `#`. The browser
+    must trust the CA of the server, or you confirm its certificate.
 
     \b
     Examples:

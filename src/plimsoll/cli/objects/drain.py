@@ -126,8 +126,8 @@ def uncordon(nodes: tuple[str, ...], **options: Any) -> int:
 def drain(nodes: tuple[str, ...], **options: Any) -> int:
     """Mark nodes as unschedulable and evict their pods, as before maintenance.
 
-    Exit code 1 if pods remain: a pod that --ignore-daemonsets, --delete-emptydir-data or --force must allow, or a
-    disruption budget that did not allow an eviction before --timeout.
+    Exit code 1 if pods remain: those that need --ignore-daemonsets, --delete-emptydir-data or --force, and those that
+    a disruption budget protected until --timeout.
 
     \b
     Examples:

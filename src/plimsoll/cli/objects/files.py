@@ -24,7 +24,7 @@ def file_options(*, required: bool) -> Callable[[Command], Command]:
                 callback=_refuse_kustomize,
                 help="Not supported: use `kubectl kustomize DIR | plimsoll … -f -`.",
             ),
-            console.option("-R", "--recursive", is_flag=True, help="Also the folders below a directory."),
+            console.option("-R", "--recursive", is_flag=True, help="Also read the folders below a directory."),
             console.option(
                 "-f",
                 "--filename",

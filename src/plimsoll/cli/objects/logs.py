@@ -53,7 +53,13 @@ class LogSource(msgspec.Struct, frozen=True):
 @console.option("--prefix", is_flag=True, help="Print pod and container before each line.")
 @console.option("--limit-bytes", type=console.IntRange(1), metavar="BYTES", help="Print at most this many bytes.")
 @console.option("--ignore-errors", is_flag=True, help="Continue with the other containers after an error.")
-@console.option("--max-log-requests", type=console.IntRange(1), default=5, show_default=True, help="With -f and -l.")
+@console.option(
+    "--max-log-requests",
+    type=console.IntRange(1),
+    default=5,
+    show_default=True,
+    help="With -f and -l: how many logs are followed at most.",
+)
 @console.option("--raw", is_flag=True, help="Do not escape control characters on a terminal.")
 def logs(pod: str | None, named: str | None, container: str, raw: bool, **options: Any) -> int:
     """Print the logs of containers.

@@ -130,7 +130,7 @@ def join(context: console.Context, store: str, store_key_file: Path | None, list
     \b
     plimsoll api join 'etcd://10.0.0.1:2379,10.0.0.2:2379' --store-key-file store.key --listen 10.0.0.5:6443
 
-    Other options are given before `join`, as in: plimsoll api --profile 1.36 join …
+    Put other options before `join`: plimsoll api --profile 1.36 join …
     """
     from plimsoll.net import lanes
 
@@ -305,8 +305,8 @@ _PASSPHRASE = console.option(
 def backup(context: console.Context, file: Path, passphrase_file: Path | None) -> None:
     """Copy the objects to FILE; the server may be running.
 
-    With --passphrase-file also the CA, its keys and the tokens, all of it encrypted. From etcd: plimsoll api --store
-    URL --store-key-file KEY backup FILE. A backup can be restored to SQLite and to etcd, wherever it is from.
+    With --passphrase-file, the backup also contains the CA, its keys and the tokens, and is encrypted. From etcd:
+    plimsoll api --store URL --store-key-file KEY backup FILE. A backup of one store can be restored to the other.
     """
     from plimsoll.cli.server.backup import back_up
 
@@ -321,7 +321,7 @@ def backup(context: console.Context, file: Path, passphrase_file: Path | None) -
 @_PASSPHRASE
 @console.pass_context
 def restore(context: console.Context, file: Path, passphrase_file: Path | None) -> None:
-    """Restore FILE; the server must not be running. What it replaces is moved aside.
+    """Restore FILE; the server must not be running. Existing data is moved aside.
 
     To etcd, below a prefix that is empty: plimsoll api --store URL --store-key-file KEY restore FILE.
     """

@@ -128,7 +128,7 @@ async def _ended(holder: Holder) -> None:
         return
     finally:
         os.close(process)
-    raise PlimsollError(f"{holder.name} (process {holder.pid}) does not end")
+    raise PlimsollError(f"{holder.name} (process {holder.pid}) does not end: stop it, and run the command again")
 
 
 async def _node_removed(home: Path, path: str) -> list[str]:

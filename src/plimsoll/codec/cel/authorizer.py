@@ -89,6 +89,12 @@ def _name(check: Opaque, name: str) -> Opaque:
     return _with("resourcecheck", check, name=name)
 
 
+@overload("resourcecheck.fieldSelector(string) resourcecheck", "resourcecheck.labelSelector(string) resourcecheck")
+def _selector(check: Opaque, selector: str) -> Opaque:
+    """Without an effect: roles do not consider selectors."""
+    return check
+
+
 @overload("resourcecheck.check(string) decision", "pathcheck.check(string) decision", cost=lambda *_: 350_000)
 def _check(check: Opaque, verb: str) -> Opaque:
     found: Check = check.value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from plimsoll.codec.cel.costs import (
     CALL,
     IDENT,
@@ -10,15 +12,18 @@ from plimsoll.codec.cel.costs import (
     MESSAGE,
     ONE,
     SELECT,
+    UNKNOWN,
     Estimate,
     Size,
     added,
+    both,
     call_estimate,
     fold_cost,
     optional_map_cost,
     size_of,
+    sort_by_estimate,
 )
-from plimsoll.codec.cel.overloads import FUNCTIONS
+from plimsoll.codec.cel.overloads import COMPARABLE, FUNCTIONS, Overload
 from plimsoll.codec.cel.syntax import (
     Call,
     CompilationError,
@@ -49,7 +54,9 @@ from plimsoll.codec.cel.types import (
     list_of,
     map_of,
 )
-from plimsoll.codec.cel.values import Uint
+from plimsoll.codec.cel.values import EvaluationError, Uint
+from plimsoll.rules.re2.matcher import compiled
+from plimsoll.rules.re2.syntax import RegexError
 
 _TYPES: dict[type, Type] = {
     bool: BOOL,
@@ -97,9 +104,22 @@ def check(text: str, tree: Node, variables: dict[str, Type]) -> Estimate:
     checker = _Checker(text, variables.get("self"))
     scope = {name: Estimate(type_, IDENT, path=(name,)) for name, type_ in variables.items()}
     found = checker.visit(tree, scope)
-    if checker.errors:
-        raise CompilationError(sorted(checker.errors, key=str))
+    if errors := checker.errors or checker.invalid:
+        raise CompilationError(sorted(errors, key=lambda error: error.at))
     return found
+
+
+def _inner(type_: Type) -> Type:
+    """What an optional value holds."""
+    return type_.params[0] if type_.params else DYN
+
+
+def _is_same(one: Type, other: Type) -> bool:
+    """dyn inside of another type is that of an empty list or map, which has the type of those beside it."""
+    if one.name != other.name or one.shown != other.shown:
+        return False
+    pairs = zip(one.params, other.params, strict=False)
+    return all("dyn" in (first.name, second.name) or _is_same(first, second) for first, second in pairs)
 
 
 class _Checker:
@@ -108,6 +128,8 @@ class _Checker:
     def __init__(self, text: str, root: Type | None) -> None:
         self.text, self.root = text, root
         self.errors: list[CompileError] = []
+        self.invalid: list[CompileError] = []  # literals, which are judged after all types
+        self.is_format = False  # inside of a call of format(), whose list may have members of any types
 
     def size(self, value: Estimate) -> Size:
         return size_of(value, self.root)
@@ -129,12 +151,19 @@ class _Checker:
                 return self._call(node, scope)
             case ListOf():
                 items = [self.visit(each, scope) for each in node.items]
+                self._require_same(
+                    (each, item.type, index in node.optional)
+                    for index, (each, item) in enumerate(zip(node.items, items, strict=True))
+                )
                 member = joined([each.type for each in items])
                 cost = added(LIST, *(each.cost for each in items))
                 return Estimate(list_of(member), cost, Size(len(items), len(items)), member=self._union(items))
             case MapOf():
                 keys = [self.visit(key, scope) for key, _, _ in node.entries]
                 values = [self.visit(value, scope) for _, value, _ in node.entries]
+                entries = [*zip(node.entries, keys, values, strict=True)]
+                self._require_same((key, found.type, False) for (key, _, _), found, _ in entries)
+                self._require_same((value, found.type, optional) for (_, value, optional), _, found in entries)
                 type_ = map_of(joined([each.type for each in keys]), joined([each.type for each in values]))
                 cost = added(MAP, *(each.cost for each in keys + values))
                 return Estimate(type_, cost, Size(len(keys), len(keys)), member=self._union(values))
@@ -143,6 +172,33 @@ class _Checker:
             case Fold():
                 return self._fold(node, scope)
         raise AssertionError(node)
+
+    def _require_same(self, members: Iterable[tuple[Node, Type, bool]]) -> None:
+        """Kubernetes wants members of one type in a list or map that an expression writes out. Of each member: its
+        type, and whether it is optional; optional.none() fits to all."""
+        first: Type | None = None
+        for node, type_, optional in () if self.is_format else members:
+            found = _inner(type_) if optional else type_
+            if optional and found.name == "dyn":
+                continue
+            first = first or found
+            if not _is_same(first, found):
+                reason = f"expected type '{first}' but found '{found}'"
+                self.invalid.append(CompileError(self.text, node.at, reason))
+                return
+
+    def _judge_literal(self, node: Call, name: str, found: Overload) -> None:
+        """A time, duration or regular expression that is written out."""
+        literal = node.args[0] if node.args else None
+        if not isinstance(literal, Literal):
+            return
+        try:
+            if name == "matches":
+                compiled(literal.value)
+            elif name in ("duration", "timestamp"):
+                found.run(literal.value)
+        except (EvaluationError, RegexError):
+            self.invalid.append(CompileError(self.text, literal.at, f"invalid {name} argument"))
 
     def _union(self, values: list[Estimate]) -> Size:
         sizes = [self.size(each) for each in values]
@@ -215,7 +271,9 @@ class _Checker:
         full = dotted(node.target) if node.target is not None else ""
         if full and f"{full}.{name}" in FUNCTIONS and full.split(".")[0] not in scope:
             name, targets = f"{full}.{name}", []
+        before, self.is_format = self.is_format, self.is_format or name == "format"
         args = [self.visit(each, scope) for each in (*targets, *node.args)]
+        self.is_format = before
         cost = added(*(each.cost for each in args))
         types = [each.type for each in args]
         sizes = [self.size(each) for each in args]
@@ -227,34 +285,38 @@ class _Checker:
             same = types[1] if types[1].name != "dyn" else DYN
             if types[2].name in ("dyn",) or types[1].name == "null":
                 same = types[2]
-            return Estimate(same, cost, sizes[1].union(sizes[2]))
+            return Estimate(same, cost, sizes[1].union(sizes[2]), member=both(args[1].member, args[2].member))
         if name in ("_&&_", "_||_"):
-            if not all(fits(BOOL, each, {}) for each in types):
-                return self._no_overload(node, name, types, is_method=False)
+            for arg, type_ in zip(node.args, types, strict=True):
+                if not fits(BOOL, type_, {}):
+                    self._expected_bool(arg, type_)
             return Estimate(BOOL, cost)
         overloads = FUNCTIONS.get(name)
         if overloads is None or (name.startswith("jsonpatch.") and PATCHES not in scope):
             return self.refuse(node, f"undeclared reference to '{name}' (in container '')")
         is_method = bool(targets)
-        results = []
+        matched, results = [], []
         for each in overloads:
             bound = {}
             if each.is_method is not is_method or len(each.params) != len(types):
                 continue
             if all(fits(param, type_, bound) for param, type_ in zip(each.params, types, strict=True)):
+                matched.append(each)
                 results.append(filled(each.result, bound))
         if not results:
             return self._no_overload(node, name, types, is_method=is_method)
-        result = results[0] if len({each.name for each in results}) == 1 else DYN
+        self._judge_literal(node, name, matched[0])
+        result = results[0] if len({str(each) for each in results}) == 1 else DYN
         if name == "dyn":
-            return Estimate(result, added(cost, CALL), sizes[0])
+            return Estimate(result, added(cost, CALL), sizes[0], member=args[0].member)
         if name == "_[_]" and types[0].name in ("list", "map"):
             place = "@items" if types[0].name == "list" else "@values"
             return Estimate(result, added(cost, CALL), args[0].member, (*args[0].path, place))
         literals = [each.value if isinstance(each, Literal) else None for each in (*targets, *node.args)]
         numbers = [each if type(each) is int else None for each in literals]
-        spent, size = call_estimate(name, args, sizes, is_method=is_method, literals=numbers)
-        return Estimate(result, added(cost, spent), size)
+        spent, size = call_estimate(name, args, sizes, is_method=is_method, literals=numbers, root=self.root)
+        member = both(args[0].member, args[1].member) if name == "_+_" else None
+        return Estimate(result, added(cost, spent), size, member=member)
 
     def _optional_map(self, node: Call, scope: Scope) -> Estimate:
         assert node.target is not None
@@ -270,7 +332,10 @@ class _Checker:
         cost = optional_map_cost(target.cost, body.cost, is_flat=is_flat)
         return Estimate(body.type if is_flat else Type("optional", (body.type,)), cost)
 
-    def _no_overload(self, node: Call, name: str, types: list[Type], *, is_method: bool) -> Estimate:
+    def _expected_bool(self, node: Node, type_: Type) -> Estimate:
+        return self.refuse(node, f"expected type 'bool' but found '{type_}'")
+
+    def _no_overload(self, node: Node, name: str, types: list[Type], *, is_method: bool) -> Estimate:
         if is_method:
             shown = f"'{types[0]}.({', '.join(map(str, types[1:]))})'"
         else:
@@ -292,28 +357,57 @@ class _Checker:
             return self.refuse(node.over, reason)
         keys = Estimate(key, IDENT, path=(*over.path, "@indices" if type_.name == "list" else "@keys"))
         place = "@items" if type_.name == "list" else "@values"
-        values = Estimate(value, IDENT, over.member, (*over.path, place))
+        values = Estimate(value, IDENT, path=(*over.path, place))
+        if over.member is not None and self.size(values) == UNKNOWN:
+            values = Estimate(value, IDENT, over.member, values.path)
         if len(node.names) == 2:
             inner = {**scope, node.names[0]: keys, node.names[1]: values}
         else:
             inner = {**scope, node.names[0]: values if type_.name == "list" else keys}
         where = self.visit(node.where, inner) if node.where is not None else Estimate(BOOL, 0)
         body = self.visit(node.body, inner)
-        predicate = body if node.op in ("all", "exists", "existsOne", "filter") else where
-        if not fits(BOOL, predicate.type, {}):
-            at = node.body if predicate is body else node.where
-            assert at is not None
-            return self.refuse(at, f"found no matching overload for '{node.op}' applied to '({predicate.type})'")
+        if node.op in ("all", "exists"):
+            if not fits(BOOL, body.type, {}):
+                return self._expected_bool(node.body, body.type)
+        else:
+            predicate = body.type if node.op in ("existsOne", "filter") else where.type
+            if not fits(BOOL, predicate, {}):
+                result = _result(node.op, body.type, key, value if type_.name == "list" else key)
+                return self._no_overload(node, "_?_:_", [predicate, result, result], is_method=False)
         count = self.size(over)
+        if node.op == "sortBy":
+            if type_.name == "map" or body.type.name not in (*COMPARABLE, "dyn"):
+                given = list_of(body.type)
+                return self.refuse(
+                    node, f"found no matching overload for '@sortByAssociatedKeys' applied to '{type_}.({given})'"
+                )
+            return Estimate(type_, *sort_by_estimate(over.cost, count, body))
         spent = fold_cost(node.op, count.most, None if node.where is None else where.cost, body.cost)
         cost = added(over.cost, spent)
         match node.op:
             case "all" | "exists" | "existsOne":
                 return Estimate(BOOL, cost, ONE)
             case "filter":
-                return Estimate(type_ if type_.name == "list" else list_of(key), cost, count)
+                member = self.size(values if type_.name == "list" else keys)
+                return Estimate(
+                    type_ if type_.name == "list" else list_of(key), cost, count, member=Size(0, member.most)
+                )
             case "transformMap":
                 return Estimate(map_of(key, body.type), cost, count)
             case "transformMapEntry":
                 return Estimate(body.type if body.type.name == "map" else map_of(DYN, DYN), cost, count)
-        return Estimate(list_of(body.type), cost, count)
+        return Estimate(list_of(body.type), cost, count, member=Size(0, self.size(body).most))
+
+
+def _result(op: str, body: Type, key: Type, member: Type) -> Type:
+    """Of a fold, while its members are visited."""
+    match op:
+        case "existsOne":
+            return INT
+        case "filter":
+            return list_of(member)
+        case "transformMap":
+            return map_of(key, body)
+        case "transformMapEntry":
+            return body
+    return list_of(body)

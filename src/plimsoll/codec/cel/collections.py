@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
-from plimsoll.codec.cel.overloads import list_cost, overload, product_cost
+from plimsoll.codec.cel.overloads import (
+    COMPARABLE,
+    SUMMABLE,
+    list_cost,
+    overload,
+    product_cost,
+    self_comparison_cost,
+)
 from plimsoll.codec.cel.values import Duration, EvaluationError, equal, is_number
 
 
@@ -15,13 +24,13 @@ def _check_comparable(members: list[Any]) -> None:
             raise EvaluationError("no such overload")
 
 
-@overload("list<A>.isSorted() bool", cost=list_cost)
+@overload(*(f"list<{each}>.isSorted() bool" for each in COMPARABLE), cost=list_cost)
 def _is_sorted(members: list[Any]) -> bool:
     _check_comparable(members)
     return all(one <= other for one, other in pairwise(members))
 
 
-@overload("list<A>.sum() A", cost=list_cost)
+@overload(*(f"list<{each}>.sum() {each}" for each in SUMMABLE), cost=list_cost)
 def _sum(members: list[Any]) -> Any:
     if not members:
         return 0
@@ -33,20 +42,21 @@ def _sum(members: list[Any]) -> Any:
     return type(members[0])(sum(members))
 
 
-@overload("list<A>.min() A", cost=list_cost)
+def _some_comparable(members: list[Any], call: str) -> list[Any]:
+    if not members:
+        raise EvaluationError(f"{call} called on empty list")
+    _check_comparable(members)
+    return members
+
+
+@overload(*(f"list<{each}>.min() {each}" for each in COMPARABLE), cost=list_cost)
 def _min(members: list[Any]) -> Any:
-    if not members:
-        raise EvaluationError("min called on empty list")
-    _check_comparable(members)
-    return min(members)
+    return min(_some_comparable(members, "min"))
 
 
-@overload("list<A>.max() A", cost=list_cost)
+@overload(*(f"list<{each}>.max() {each}" for each in COMPARABLE), cost=list_cost)
 def _max(members: list[Any]) -> Any:
-    if not members:
-        raise EvaluationError("max called on empty list")
-    _check_comparable(members)
-    return max(members)
+    return max(_some_comparable(members, "max"))
 
 
 @overload("list<A>.indexOf(A) int", cost=list_cost)
@@ -60,7 +70,7 @@ def _last_index_of(members: list[Any], wanted: Any) -> int:
     return found[-1] if found else -1
 
 
-@overload("list<A>.distinct() list<A>", cost=product_cost)
+@overload("list<A>.distinct() list<A>", cost=self_comparison_cost)
 def _distinct(members: list[Any]) -> list[Any]:
     found: list[Any] = []
     for each in members:
@@ -85,11 +95,16 @@ def _reverse(members: list[Any]) -> list[Any]:
     return members[::-1]
 
 
-@overload("list<A>.sort() list<A>", cost=list_cost)
+@overload(*(f"list<{each}>.sort() list<{each}>" for each in COMPARABLE), cost=self_comparison_cost)
 def _sort(members: list[Any]) -> list[Any]:
-    _check_comparable(members)
+    return sorted_by_keys([(each, each) for each in members])
+
+
+def sorted_by_keys(members: Sequence[tuple[Any, Any]]) -> list[Any]:
+    """Of pairs of a key and a value: the values."""
+    _check_comparable([key for key, _ in members])
     try:
-        return sorted(members)
+        return [value for _, value in sorted(members, key=itemgetter(0))]
     except TypeError:
         raise EvaluationError("no such overload") from None
 

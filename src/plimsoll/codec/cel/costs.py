@@ -24,6 +24,7 @@ IDENT = SELECT = CALL = 1
 LIST, MAP, MESSAGE = 10, 30, 40
 _TRAVERSAL, _REGEX = 0.1, 0.25
 _CHECK = 350_000  # allows two authorization checks in an expression
+_NAME_FORMAT = 64  # characters of the longest name of a format
 _NAME_FORMAT_REGEX = 128  # characters of the longest regular expression of a named format
 _SCALARS = frozenset(["bool", "double", "duration", "int", "timestamp", "uint"])
 _TEXTS = frozenset(["string", "bytes"])
@@ -60,7 +61,11 @@ class Estimate(msgspec.Struct, frozen=True):
     cost: int
     size: Size | None = None
     path: Path = ()
-    member: Size | None = None  # of each value in a list or map that an expression writes out
+    member: Size | None = None  # of each value in a list or map that an expression makes
+
+
+def both(one: Size | None, other: Size | None) -> Size | None:
+    return None if one is None or other is None else one.union(other)
 
 
 def added(*amounts: int) -> int:
@@ -109,16 +114,26 @@ def _is_scalar(type_: Type) -> bool:
 
 
 def call_estimate(
-    name: str, args: Sequence[Estimate], sizes: Sequence[Size], *, is_method: bool, literals: Sequence[int | None]
+    name: str,
+    args: Sequence[Estimate],
+    sizes: Sequence[Size],
+    *,
+    is_method: bool,
+    literals: Sequence[int | None],
+    root: Type | None = None,
 ) -> tuple[int, Size | None]:
     """What a call costs beside its arguments, and the size of its result. With `is_method` the target is the first of
-    them. `literals`: the arguments that are whole numbers in the text, None for each other one."""
+    them. `literals`: the arguments that are whole numbers in the text, None for each other one. `root`: as of
+    `size_of`."""
     kinds = [each.type.name for each in args]
     first = sizes[0] if sizes else UNKNOWN
     match name:
         case "check":
             return _CHECK, None
-        case "matches":
+        case "fieldSelector" | "labelSelector":
+            requirements = scaled(sizes[1].most, 0.5)  # the shortest one is `k,`
+            return added(LIST, traversed(sizes[1]), scaled(requirements, LIST + MESSAGE)), None
+        case "matches" if is_method:  # matches(text, pattern) has the cost of any call
             return _matched(first, sizes[1]), None
         case "find" | "findAll":
             return _matched(first, sizes[1]), Size(0, first.most)
@@ -130,9 +145,13 @@ def call_estimate(
             return traversed(first), None
         case "@in":
             return (sizes[1].most if kinds[1] == "list" else max(sizes[1].most, 1) if kinds[1] == "dyn" else 1), None
+        case "_==_" if kinds[0] == kinds[1] and kinds[0] in _CONSTANT_EQUALITY:
+            return 1, None
+        case "_==_" if kinds == ["url", "url"]:
+            return 1 if args[1].size is None else traversed(sizes[1]), None
+        case "_==_" if kinds == ["format", "format"]:
+            return scaled(_NAME_FORMAT, _TRAVERSAL), None
         case "_==_" | "_!=_":
-            if name == "_==_" and kinds[0] == kinds[1] and kinds[0] in _CONSTANT_EQUALITY:
-                return 1, None
             return scaled(min(each.most for each in sizes), _TRAVERSAL), None
         case "_<_" | "_<=_" | "_>_" | "_>=_":
             if set(kinds) <= _TEXTS:
@@ -140,8 +159,8 @@ def call_estimate(
             return 1, None
         case "_+_":
             return _added(kinds, sizes)
-        case "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" | "includes" if is_method:
-            return _searched(args[0], first, sizes), None
+        case "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" if is_method:
+            return _searched(args[0], first, root), None
         case "url" | "jsonpatch.escapeKey" | "lowerAscii" | "upperAscii" | "substring" | "trim":
             return traversed(first), first
         case "replace":
@@ -150,7 +169,8 @@ def call_estimate(
             limit = literals[2] if len(literals) > 2 else None
             return scaled(first.most, 2 * _TRAVERSAL), Size(0, first.most if limit is None else limit % (MOST + 1))
         case "join":
-            joined = _joined(args[0], first, sizes[1] if len(sizes) > 1 else Size(0, 0))
+            separator = sizes[1] if len(sizes) > 1 else Size(0, 0)
+            joined = _joined(first, _member_size(args[0], root), separator)
             return traversed(joined), joined
         case "cidr" | "isIP" | "isCIDR" | "quantity" | "isQuantity" | "semver" | "isSemver":
             return traversed(first), None
@@ -159,22 +179,24 @@ def call_estimate(
         case "ip.isCanonical":
             return scaled(first.most, 2 * _TRAVERSAL), None
         case "containsIP" | "containsCIDR":
-            parsed = traversed(sizes[1]) if kinds[1] == "string" else 0
+            parsed = traversed(sizes[1]) if kinds[1] in ("string", "dyn") else 0
             return scaled(32, _TRAVERSAL) + parsed + (scaled(16, _TRAVERSAL) + 1 if name == "containsCIDR" else 0), None
         case "sets.contains" | "sets.intersects":
             return added(sizes[0].times(sizes[1]).most, CALL), None
         case "sets.equivalent":
             return added(multiplied(sizes[0].times(sizes[1]).most, 2), CALL), None
-        case "slice" | "lists.range" | "reverse" | "flatten" | "distinct" | "sort" | "sortBy":
+        case "slice" | "lists.range" | "reverse" | "flatten" | "distinct" | "sort":
             return _listed(name, args, sizes, literals)
         case "validate":
             return scaled(traversed(sizes[1]), _NAME_FORMAT_REGEX * _REGEX), None
-        case "bytes" if kinds[0] == "string":
-            return traversed(first), Size(first.least, multiplied(first.most, 4))
-        case "string" if kinds[0] == "bytes":
-            return traversed(first), Size(first.least // 4, first.most)
+        case "bytes" if kinds[0] in ("string", "dyn"):
+            return max(traversed(first), CALL if kinds[0] == "dyn" else 0), Size(
+                first.least, first.most * 4 & MOST
+            )  # overflows, as in Go
+        case "string" if kinds[0] in ("bytes", "dyn"):
+            return max(traversed(first), CALL if kinds[0] == "dyn" else 0), Size(first.least // 4, first.most)
         case "strings.quote":
-            return traversed(first), Size(first.least + 2, added(multiplied(first.most, 2), 2))
+            return traversed(first), Size(first.least + 2, first.most * 2 + 2 & MOST)
     return CALL, None
 
 
@@ -190,22 +212,25 @@ def _added(kinds: Sequence[str], sizes: Sequence[Size]) -> tuple[int, Size | Non
     return (1 if kinds == ["list", "list"] else max(traversed(result), 1 if "dyn" in kinds else 0)), result
 
 
-def _searched(target: Estimate, size: Size, sizes: Sequence[Size]) -> int:
+def _member_size(target: Estimate, root: Type | None) -> Size:
+    """Of each member of a list: by the schema, if the list has a path."""
+    if not target.path:
+        return UNKNOWN
+    return size_of(Estimate(target.type.params[0], 0, path=(*target.path, "@items")), root)
+
+
+def _searched(target: Estimate, size: Size, root: Type | None) -> int:
     """One for each member, and the characters of its texts."""
     if not target.type.params:
         return traversed(size)
-    member = target.type.params[0]
-    if member.name not in _TEXTS:
+    if target.type.params[0].name not in _TEXTS:
         return size.most
-    longest = member.longest if member.longest is not None else MOST
-    return multiplied(size.most, added(1, scaled(longest, _TRAVERSAL)))
+    return multiplied(size.most, added(1, traversed(_member_size(target, root))))
 
 
-def _joined(target: Estimate, size: Size, separator: Size) -> Size:
-    longest = target.type.params[0].longest if target.type.params else 0
-    texts = Size(0, multiplied(size.most, MOST if longest is None else longest))
+def _joined(size: Size, member: Size, separator: Size) -> Size:
     between = Size(max(size.least - 1, 0), max(size.most - 1, 0))
-    return texts + separator.times(between)
+    return size.times(member) + separator.times(between)
 
 
 def _listed(
@@ -223,28 +248,24 @@ def _listed(
     elif name == "flatten" and len(args) > 1:
         factor = float(MOST if literals[1] is None else literals[1])
     elif name in ("distinct", "sort"):
-        texts = name == "sort" and bool(args[0].type.params) and args[0].type.params[0].name in _TEXTS
+        texts = name == "sort" and bool(args[0].type.params) and args[0].type.params[0].name in (*_TEXTS, "dyn")
         factor, size = 2.0 + (_TRAVERSAL if texts else 0), size.times(size)
     return added(scaled(size.most, factor), CALL, LIST), size
 
 
 def _replaced(text: Size, old: Size, new: Size) -> Size:
-    """The longest and the shortest result; an empty old text is found around each character."""
-    if old.least == 0:
-        most = Size(added(text.most, 1), text.most)
-    elif new.most <= old.least:
-        most = Size(0, text.most)
-    else:
-        most = Size(math.ceil(text.most / old.least), 0)
-    if old.most == 0:
-        least = Size(added(text.least, 1), text.least)
-    elif old.most <= new.least:
-        least = Size(0, text.least)
-    else:
-        least = Size(math.ceil(text.least / old.most), 0)
+    """The shortest and the longest result."""
     return Size(
-        added(multiplied(least.least, new.least), least.most), added(multiplied(most.least, new.most), most.most)
+        _replaced_length(text.least, old.most, new.least, stays=old.most <= new.least),
+        _replaced_length(text.most, old.least, new.most, stays=new.most <= old.least),
     )
+
+
+def _replaced_length(text: int, old: int, new: int, *, stays: bool) -> int:
+    """`stays`: no replacement makes it more extreme. An empty old text is found around each character."""
+    if old == 0:
+        return added(multiplied(added(text, 1), new), text)
+    return text if stays else multiplied(math.ceil(text / old), new)
 
 
 # --- macros: what a loop costs for each member, and besides (the accumulator is one identifier) ---
@@ -275,3 +296,10 @@ def optional_map_cost(target: int, body: int, *, is_flat: bool) -> int:
     """t.hasValue() ? optional.of(cel.bind(x, t.value(), body)) : optional.none()"""
     asked = added(target, CALL)
     return added(asked, max(added(LIST, asked, body, 0 if is_flat else CALL), CALL))
+
+
+def sort_by_estimate(target: int, count: Size, key: Estimate) -> tuple[int, Size]:
+    """cel.bind(l, target, l.@sortByAssociatedKeys(l.map(x, key)))"""
+    keys = Estimate(Type("list", (key.type,)), 0)
+    spent, size = _listed("sort", [keys], [count], [])
+    return added(LIST, target, IDENT, IDENT, fold_cost("map", count.most, None, key.cost), spent), size

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.cel import authorizer, collections, kubernetes, standard, texts
+from plimsoll.codec.cel import authorizer, collections, kubernetes, optionals, standard, texts
 from plimsoll.codec.cel.checker import check
 from plimsoll.codec.cel.evaluator import Allowance, Evaluate, Frame, evaluator
 from plimsoll.codec.cel.parser import parse
@@ -19,7 +19,7 @@ from plimsoll.codec.cel.types import Type
 from plimsoll.codec.cel.values import EvaluationError
 
 PER_CALL_LIMIT = 1_000_000  # of one evaluation
-_LIBRARIES = (authorizer, collections, kubernetes, standard, texts)  # they register their functions
+_LIBRARIES = (authorizer, collections, kubernetes, optionals, standard, texts)  # they register their functions
 
 _ESCAPED_WORDS = RESERVED | {"true", "false", "null", "in"}
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from plimsoll.codec.cel.authorizer import request_resource
-from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, matching
+from plimsoll.codec.cel.collections import sorted_by_keys
+from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, matching, self_comparison_cost
 from plimsoll.codec.cel.syntax import Call, Fold, Ident, ListOf, Literal, MapOf, MessageOf, Node, Select, dotted
 from plimsoll.codec.cel.values import (
     NONE,
@@ -293,6 +294,13 @@ def _list(node: ListOf, scope: frozenset[str], names: dict[int, str]) -> Evaluat
     return run
 
 
+def _put(found: dict[Any, Any], key: Any, value: Any, *, optional: bool) -> None:
+    if not optional:
+        found[key] = value
+    elif value.is_set:
+        found[key] = value.value
+
+
 def _map(node: MapOf, scope: frozenset[str], names: dict[int, str]) -> Evaluate:
     parts = [
         (evaluator(key, scope, names), evaluator(value, scope, names), optional)
@@ -308,10 +316,7 @@ def _map(node: MapOf, scope: frozenset[str], names: dict[int, str]) -> Evaluate:
                 raise EvaluationError("unsupported key type")
             if key in found:
                 raise EvaluationError(f"Failed with repeated key: {key}")
-            if not optional:
-                found[key] = value
-            elif value.is_set:
-                found[key] = value.value
+            _put(found, key, value, optional=optional)
         return found
 
     return run
@@ -325,10 +330,7 @@ def _message(node: MessageOf, scope: frozenset[str], names: dict[int, str]) -> E
         found: dict[str, Any] = {}
         for field, value_of, optional in parts:
             value = value_of(frame)
-            if not optional:
-                found[field] = value
-            elif value.is_set:
-                found[field] = value.value
+            _put(found, field, value, optional=optional)
         return found
 
     return run
@@ -362,6 +364,8 @@ def _fold(node: Fold, scope: frozenset[str], names: dict[int, str]) -> Evaluate:
                     break
         finally:
             frame.variables = before
+        if op == "sortBy":
+            frame.spend(self_comparison_cost(members))
         return state.result()
 
     return run
@@ -399,6 +403,8 @@ class _State:
         match self.op:
             case "existsOne":
                 self.count += _truth(value)
+            case "sortBy":
+                self.items.append((value, member[-1]))
             case "filter":
                 if _truth(value):
                     self.items.append(member[-1])
@@ -427,4 +433,6 @@ class _State:
                 return self.count == 1
             case "transformMap" | "transformMapEntry":
                 return self.members
+            case "sortBy":
+                return sorted_by_keys(self.items)
         return self.items

@@ -13,7 +13,7 @@ import msgspec
 from plimsoll.codec.cel.overloads import overload, text_cost
 from plimsoll.codec.cel.values import NONE, EvaluationError, Opaque, Optional
 from plimsoll.errors import InvalidQuantityError
-from plimsoll.rules.admission.formats import FORMATS
+from plimsoll.rules.admission.custom_resources.formats import FORMATS
 from plimsoll.rules.model.names import (
     dns_label_problems,
     dns_subdomain_problems,
@@ -66,7 +66,7 @@ def _compare(left: Opaque, right: Opaque) -> int:
     return int(left.value > right.value) - int(left.value < right.value)
 
 
-@overload("quantity.sign() int")
+@overload("sign(quantity) int")  # Kubernetes declares it as a function, not as a method
 def _sign(value: Opaque) -> int:
     return int(value.value.nanos > 0) - int(value.value.nanos < 0)
 

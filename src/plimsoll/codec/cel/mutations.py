@@ -15,7 +15,13 @@ import msgspec
 from plimsoll.codec.cel.checker import PATCHES
 from plimsoll.codec.cel.environment import Program, compile_expression
 from plimsoll.codec.cel.overloads import overload
-from plimsoll.codec.cel.policies import Policy, condition_errors, policy_variables, with_own_variables
+from plimsoll.codec.cel.policies import (
+    Policy,
+    compiled_conditions,
+    condition_errors,
+    policy_variables,
+    with_own_variables,
+)
 from plimsoll.codec.cel.syntax import CompilationError
 from plimsoll.codec.cel.types import BOOL, Type
 from plimsoll.codec.cel.values import Duration, EvaluationError, Opaque, Timestamp
@@ -68,14 +74,9 @@ def mutation_errors(spec: JsonObject) -> list[FieldError]:
 
 def compiled_mutations(spec: JsonObject) -> MutatingPolicy:
     """Raises CompilationError."""
-    scope, variables, errors = with_own_variables(spec, _scope(spec))
-    if errors:
-        raise CompilationError([])
-    conditions = [
-        (each["name"], compile_expression(each["expression"], scope)) for each in spec.get("matchConditions") or []
-    ]
+    scope, variables, conditions = compiled_conditions(spec, _scope(spec))
     mutations = [(kind, compile_expression(text, scope)) for kind, _, text in _expressions(spec)]
-    return MutatingPolicy(Policy(tuple(conditions), (), (), tuple(variables)), tuple(mutations))
+    return MutatingPolicy(Policy(conditions, (), (), variables), tuple(mutations))
 
 
 def as_json(value: Any) -> Any:

@@ -19,6 +19,8 @@ import msgspec
 from plimsoll.codec.cel.types import Type, read_type
 from plimsoll.codec.cel.values import class_of
 
+COMPARABLE = ("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint")
+SUMMABLE = ("double", "duration", "int", "uint")
 Implementation = Callable[..., Any]
 Cost = Callable[..., int]
 
@@ -88,6 +90,11 @@ def text_cost(*args: Any) -> int:
 
 def list_cost(*args: Any) -> int:
     return 1 + sum(len(each) for each in args if isinstance(each, (list, dict)))
+
+
+def self_comparison_cost(members: Any) -> int:
+    """For a list whose members are compared with each other, and a list as the result."""
+    return 11 + 2 * len(members) ** 2
 
 
 def product_cost(*args: Any) -> int:

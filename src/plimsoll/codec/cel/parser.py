@@ -25,11 +25,19 @@ MAX_TEXT = 100_000
 MAX_DEPTH = 200
 _LEVELS = (("||",), ("&&",), ("<", "<=", ">=", ">", "==", "!=", "in"), ("+", "-"), ("*", "/", "%"))
 _NAMES = {"||": "_||_", "&&": "_&&_", "in": "@in"}
-_FOLDS_OF_ONE = {"all": "all", "exists": "exists", "exists_one": "existsOne", "filter": "filter", "map": "map"}
+_FOLDS_OF_ONE = {
+    "all": "all",
+    "exists": "exists",
+    "exists_one": "existsOne",
+    "filter": "filter",
+    "map": "map",
+    "sortBy": "sortBy",
+}
 _FOLDS_OF_TWO = {
     "all": "all",
     "exists": "exists",
     "existsOne": "existsOne",
+    "exists_one": "existsOne",
     "transformList": "transformList",
     "transformMap": "transformMap",
     "transformMapEntry": "transformMapEntry",

@@ -71,11 +71,14 @@ class Judged(msgspec.Struct, frozen=True):
     index: int = 0
 
 
+Programs = tuple[tuple[str, Program], ...]  # with their names
+
+
 class Policy(msgspec.Struct, frozen=True, eq=False):
-    conditions: tuple[tuple[str, Program], ...]
+    conditions: Programs
     validations: tuple[tuple[JsonObject, Program, Program | None], ...]
-    annotations: tuple[tuple[str, Program], ...]
-    variables: tuple[tuple[str, Program], ...]
+    annotations: Programs
+    variables: Programs
 
 
 @lru_cache(256)
@@ -151,14 +154,20 @@ def policy_errors(spec: JsonObject, object_type: Type = DYN) -> list[FieldError]
     return errors
 
 
-def compiled_policy(spec: JsonObject) -> Policy:
-    """Raises CompilationError."""
-    scope, programs, errors = with_own_variables(spec, policy_variables(spec))
+def compiled_conditions(spec: JsonObject, scope: dict[str, Type]) -> tuple[dict[str, Type], Programs, Programs]:
+    """The scope with the policy's own variables, these variables, and its match conditions. Raises CompilationError."""
+    scope, variables, errors = with_own_variables(spec, scope)
     if errors:
         raise CompilationError([])
     conditions = [
         (each["name"], compile_expression(each["expression"], scope)) for each in spec.get("matchConditions") or []
     ]
+    return scope, tuple(variables), tuple(conditions)
+
+
+def compiled_policy(spec: JsonObject) -> Policy:
+    """Raises CompilationError."""
+    scope, programs, conditions = compiled_conditions(spec, policy_variables(spec))
     validations = [
         (
             each,
@@ -170,7 +179,7 @@ def compiled_policy(spec: JsonObject) -> Policy:
     annotations = [
         (each["key"], compile_expression(each["valueExpression"], scope)) for each in spec.get("auditAnnotations") or []
     ]
-    return Policy(tuple(conditions), tuple(validations), tuple(annotations), tuple(programs))
+    return Policy(conditions, tuple(validations), tuple(annotations), programs)
 
 
 # --- evaluation ---
@@ -199,7 +208,7 @@ def activation(
 
 
 def failed_conditions(
-    programs: tuple[tuple[str, Program], ...],
+    programs: Programs,
     variables: dict[str, Any],
     allowance: Allowance | None = None,
     budget: int = CONDITIONS_BUDGET,

@@ -6,7 +6,6 @@ Rules on a value that an update does not change are not evaluated again, unless 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -16,21 +15,18 @@ from plimsoll.codec.cel.costs import added, multiplied
 from plimsoll.codec.cel.environment import PER_CALL_LIMIT, Program, compile_expression
 from plimsoll.codec.cel.evaluator import Allowance
 from plimsoll.codec.cel.schemas import (
-    EMBEDDED,
     converted,
     most_members,
     most_occurrences,
-    properties_of,
     type_of,
 )
 from plimsoll.codec.cel.syntax import CompilationError
 from plimsoll.codec.cel.types import Type
 from plimsoll.codec.cel.values import NONE, CostError, EvaluationError, Optional
-from plimsoll.errors import ErrorType, FieldError
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import ErrorType, FieldError, quoted
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, RULES
 from plimsoll.rules.model.json_object import JsonObject
 
-RULES = "x-kubernetes-validations"
 BUDGET = 3_000_000  # of all rules of one write (Kubernetes: 10 million), see docs/api-server.md
 STATIC_LIMIT = 10_000_000  # of one rule, by its schema
 STATIC_TOTAL = 100_000_000  # of all rules of a schema
@@ -40,7 +36,6 @@ _ADVICE = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
     "declared)"
 )
-_FIELD_PATH = re.compile(r"(?:\.[A-Za-z_][A-Za-z0-9_-]*|\['[^']+'\])+")
 
 
 class Rule(msgspec.Struct, frozen=True, eq=False):
@@ -87,9 +82,12 @@ def _compiled(schema: JsonObject, *, is_resource: bool) -> Place | None:
     return Place(schema, tuple(rules), properties, members)
 
 
+def _variables(rule: JsonObject, type_: Type) -> dict[str, Type]:
+    return {"self": type_, "oldSelf": Type("optional", (type_,)) if rule.get("optionalOldSelf") else type_}
+
+
 def _rule(rule: JsonObject, type_: Type) -> Rule:
-    optional_old = bool(rule.get("optionalOldSelf"))
-    variables = {"self": type_, "oldSelf": Type("optional", (type_,)) if optional_old else type_}
+    variables, optional_old = _variables(rule, type_), bool(rule.get("optionalOldSelf"))
     program = compile_expression(rule["rule"], variables, escaped=True)
     expression = rule.get("messageExpression")
     message_program = compile_expression(expression, variables, escaped=True) if expression else None
@@ -251,6 +249,7 @@ def _schema_errors(
         for index, rule in enumerate(schema[RULES]):
             at = f"{path}.{RULES}[{index}]"
             yield from _definition_rule_errors(rule, schema, type_, at, times, total, uncorrelatable)
+    atomic = path if schema.get("x-kubernetes-map-type") == "atomic" else ""
     for name, inner in (schema.get("properties") or {}).items():
         if isinstance(inner, dict):
             yield from _schema_errors(
@@ -258,7 +257,7 @@ def _schema_errors(
                 f"{path}.properties[{name}]",
                 times,
                 total,
-                uncorrelatable=uncorrelatable,
+                uncorrelatable=uncorrelatable or atomic,
                 is_resource=bool(inner.get(EMBEDDED)),
             )
     for key in ("items", "additionalProperties"):
@@ -291,66 +290,47 @@ _TITLES = (
 
 
 def _definition_rule_errors(
-    rule: Any, schema: JsonObject, type_: Type, path: str, times: int | None, total: _Total, uncorrelatable: str
+    rule: JsonObject, schema: JsonObject, type_: Type, path: str, times: int | None, total: _Total, uncorrelatable: str
 ) -> Iterator[FieldError]:
-    def invalid(field: str, detail: str) -> FieldError:
-        return FieldError("FieldValueInvalid", f"{path}.{field}", f"{_shown(rule)}: {detail}")
-
-    if not isinstance(rule, dict) or not isinstance(rule.get("rule"), str) or not rule["rule"].strip():
-        yield FieldError("FieldValueRequired", f"{path}.rule", "rule is not specified")
-        return
-    message, reason, field_path = rule.get("message"), rule.get("reason"), rule.get("fieldPath")
-    if message is not None and not str(message).strip():
-        yield invalid("message", "message must be non-empty if specified")
-    elif isinstance(message, str) and "\n" in message:
-        yield invalid("message", "message must not contain line breaks")
-    if "\n" in rule["rule"].strip() and not message:
-        yield FieldError(
-            "FieldValueRequired", f"{path}.message", "message must be specified if rule contains line breaks"
-        )
-    if reason is not None and reason not in REASONS:
-        listed = ", ".join(f'"{each}"' for each in sorted(REASONS))
-        yield FieldError("FieldValueNotSupported", f"{path}.reason", f"supported values: {listed}", str(reason))
-    if field_path is not None and not _is_field(schema, str(field_path)):
-        yield invalid("fieldPath", "fieldPath must be a valid path")
-    where, words = "rule", "compilation failed"
+    """What compiling shows; the rest of a rule is judged with its schema (`openapi_schema`)."""
+    variables, is_transition = _variables(rule, type_), False
     try:
-        _rule({**rule, "messageExpression": None}, type_)
-        where, words = "messageExpression", "messageExpression compilation failed"
-        found = _rule(rule, type_)
+        program = compile_expression(rule["rule"], variables, escaped=True)
+        if program.type.name != "bool":
+            yield _invalid(rule, f"{path}.rule", "cel expression must evaluate to a bool")
+        else:
+            is_transition = "oldSelf" in program.names
+            cost = multiplied(program.cost, most_occurrences(schema) if times is None else times)
+            yield from _cost_errors("estimated rule cost", cost, f"{path}.rule", total)
+            if rule.get("messageExpression"):
+                yield from _message_errors(rule, variables, f"{path}.messageExpression", total)
     except CompilationError as error:
-        yield invalid(where, f"{words}: {error}")
+        yield _invalid(rule, f"{path}.rule", f"compilation failed: {error}")
+    if is_transition and uncorrelatable:
+        reason = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
+        yield FieldError("FieldValueInvalid", f"{path}.rule", reason, rule["rule"])
+    if rule.get("optionalOldSelf") is not None and not is_transition:
+        reason = "may not be set if oldSelf is not used in rule"
+        yield FieldError("FieldValueInvalid", f"{path}.optionalOldSelf", reason, rule["optionalOldSelf"])
+
+
+def _message_errors(rule: JsonObject, variables: dict[str, Type], path: str, total: _Total) -> Iterator[FieldError]:
+    try:
+        program = compile_expression(rule["messageExpression"], variables, escaped=True)
+    except CompilationError as error:
+        yield _invalid(rule, path, f"messageExpression compilation failed: {error}")
         return
-    if found.program.type.name not in ("bool", "dyn"):
-        yield invalid("rule", "cel expression must evaluate to a bool")
-    if found.message_program is not None and found.message_program.type.name not in ("string", "dyn"):
-        yield invalid("messageExpression", "messageExpression must evaluate to a string")
-    if found.is_transition and uncorrelatable:
-        yield invalid(
-            "rule", f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
-        )
-    if rule.get("optionalOldSelf") is not None and not found.is_transition:
-        yield invalid("optionalOldSelf", "may not be set if oldSelf is not used in rule")
-    cost = multiplied(found.program.cost, most_occurrences(schema) if times is None else times)
-    total.count(cost, f"{path}.rule")
+    if program.type.name != "string":
+        yield _invalid(rule, path, "messageExpression must evaluate to a string")
+    else:
+        yield from _cost_errors("estimated messageExpression cost", program.cost, path, total)
+
+
+def _cost_errors(name: str, cost: int, path: str, total: _Total) -> Iterator[FieldError]:
+    total.count(cost, path)
     if cost > STATIC_LIMIT:
-        yield FieldError("FieldValueForbidden", f"{path}.rule", _exceeds("estimated rule cost", cost, STATIC_LIMIT))
-    if found.message_program is not None:
-        cost = found.message_program.cost
-        total.count(cost, f"{path}.messageExpression")
-        if cost > STATIC_LIMIT:
-            detail = _exceeds("estimated messageExpression cost", cost, STATIC_LIMIT)
-            yield FieldError("FieldValueForbidden", f"{path}.messageExpression", detail)
+        yield FieldError("FieldValueForbidden", path, _exceeds(name, cost, STATIC_LIMIT))
 
 
-def _is_field(schema: JsonObject, path: str) -> bool:
-    if not _FIELD_PATH.fullmatch(path):
-        return False
-    here: Any = schema
-    for name, key in re.findall(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\['([^']+)'\]", path):
-        properties = properties_of(here)
-        others = here.get("additionalProperties")
-        here = properties.get(name or key, others if isinstance(others, dict) else None)
-        if not isinstance(here, dict):
-            return False
-    return True
+def _invalid(rule: JsonObject, path: str, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", path, f"{_shown(rule)}: {detail}")

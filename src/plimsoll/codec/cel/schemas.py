@@ -16,14 +16,13 @@ from typing import Any
 
 from plimsoll.codec.cel.environment import unescaped
 from plimsoll.codec.cel.standard import parsed_duration
-from plimsoll.codec.cel.types import BOOL, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of
+from plimsoll.codec.cel.types import BOOL, DOUBLE, DYN, INT, STRING, Type, list_of, map_of
 from plimsoll.codec.cel.values import Duration, EvaluationError, Timestamp
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, INT_OR_STRING
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import unix_nanos
 
 REQUEST_BYTES = 3 * 1024 * 1024
-EMBEDDED = "x-kubernetes-embedded-resource"
-_INT_OR_STRING = "x-kubernetes-int-or-string"
 _METADATA: JsonObject = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}},
@@ -33,6 +32,7 @@ _LEAST = {"string": 2, "integer": 1, "number": 1, "boolean": 4, "array": 2}
 _LEAST_OF_FORMAT = {"duration": 3, "date-time": 21, "date": 12}
 _MOST_OF_FORMAT = {"duration": 32, "date-time": 32, "date": 12}
 _BYTES_OF_CHAR = 4
+_TYPE_OF_FORMAT = {"byte": "bytes", "date": "timestamp", "date-time": "timestamp", "duration": "duration"}
 
 Resolve = Callable[[JsonObject], JsonObject]
 
@@ -46,7 +46,7 @@ def type_of(
 ) -> Type:
     """`resolve` follows the `$ref` of documents that have some. Fields are typed when they are first asked for."""
     schema = resolve(schema)
-    if schema.get(_INT_OR_STRING) or schema.get("format") == "int-or-string":
+    if schema.get(INT_OR_STRING) or schema.get("format") == "int-or-string":
         return Type("dyn", longest=_most_chars(schema))
     kind = schema.get("type")
     if kind == "string":
@@ -73,7 +73,7 @@ def type_of(
 def _is_declared(schema: JsonObject, resolve: Resolve) -> bool:
     """Whether expressions can read a field with this schema: not one of any type."""
     schema = resolve(schema)
-    if schema.get(_INT_OR_STRING) or schema.get("format") == "int-or-string":
+    if schema.get(INT_OR_STRING) or schema.get("format") == "int-or-string":
         return True
     inner = schema.get("items") if schema.get("type") == "array" else schema.get("additionalProperties")
     if schema.get("type") == "array" and not isinstance(inner, dict):
@@ -102,14 +102,7 @@ def _object(path: str, properties: JsonObject, resolve: Resolve) -> Type:
 
 
 def _text_type(schema: JsonObject) -> Type:
-    form = schema.get("format")
-    if form == "byte":
-        return Type("bytes", longest=_most_chars(schema))
-    if form in ("date-time", "date"):
-        return TIMESTAMP
-    if form == "duration":
-        return DURATION
-    return Type("string", longest=_most_chars(schema))
+    return Type(_TYPE_OF_FORMAT.get(schema.get("format") or "", "string"), longest=_most_chars(schema))
 
 
 def _most_chars(schema: JsonObject) -> int:
@@ -126,7 +119,7 @@ def _most_chars(schema: JsonObject) -> int:
 def least_bytes(schema: JsonObject, resolve: Resolve = no_references) -> int:
     """The shortest JSON of a value. Fields with a default may be left out."""
     schema = resolve(schema)
-    if schema.get(_INT_OR_STRING):
+    if schema.get(INT_OR_STRING):
         return 1
     kind = schema.get("type")
     if kind == "string":

@@ -1,4 +1,4 @@
-"""The standard functions: operators, conversions, sizes, times and durations, and optional values."""
+"""The standard functions: operators, conversions, sizes, times and durations."""
 
 from __future__ import annotations
 
@@ -403,43 +403,3 @@ def _register_parts() -> None:
 
 
 _register_parts()
-
-# --- optional values ---
-
-
-@overload("optional::none() optional<dyn>")
-def _none() -> Optional:
-    return NONE
-
-
-@overload("optional::of(A) optional<A>")
-def _of(value: Any) -> Optional:
-    return Optional(True, value)
-
-
-@overload("optional::ofNonZeroValue(A) optional<A>")
-def _of_non_zero(value: Any) -> Optional:
-    is_zero = value is None or value is False or (isinstance(value, (int, float, str, bytes, list, dict)) and not value)
-    return NONE if is_zero else Optional(True, value)
-
-
-@overload("optional<A>.hasValue() bool")
-def _has_value(found: Optional) -> bool:
-    return found.is_set
-
-
-@overload("optional<A>.value() A")
-def _value(found: Optional) -> Any:
-    if not found.is_set:
-        raise EvaluationError("optional.none() dereference")
-    return found.value
-
-
-@overload("optional<A>.orValue(A) A")
-def _or_value(found: Optional, other: Any) -> Any:
-    return found.value if found.is_set else other
-
-
-@overload("optional<A>.or(optional<A>) optional<A>")
-def _or(found: Optional, other: Optional) -> Optional:
-    return found if found.is_set else other

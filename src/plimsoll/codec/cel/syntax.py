@@ -40,7 +40,7 @@ class CompileError(Exception):
         line = before.count("\n")
         column = at - (before.rfind("\n") + 1)
         shown = (text.split("\n")[line] if text else "").replace("\t", " ")
-        self.reason = reason
+        self.reason, self.at = reason, at
         super().__init__(f"ERROR: <input>:{line + 1}:{column + 1}: {reason}\n | {shown}\n | {'.' * column}^")
 
 
@@ -100,9 +100,9 @@ class MessageOf(Node, frozen=True, eq=False):
 class Fold(Node, frozen=True, eq=False):
     """One of the macros over a list or a map.
 
-    `op` is all, exists, existsOne, filter, map, transformList, transformMap or transformMapEntry. With one name it is
-    the member (of a map: the key); with two they are index or key, and value. `body` is the predicate, or what each
-    member becomes; `where` chooses members before.
+    `op` is all, exists, existsOne, filter, map, sortBy, transformList, transformMap or transformMapEntry. With one name
+    it is the member (of a map: the key); with two they are index or key, and value. `body` is the predicate, the key to
+    sort by, or what each member becomes; `where` chooses members before.
     """
 
     op: str

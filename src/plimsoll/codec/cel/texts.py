@@ -9,7 +9,7 @@ from typing import Any
 from plimsoll.codec.cel.overloads import list_cost, overload, text_cost
 from plimsoll.codec.cel.values import Duration, EvaluationError, Timestamp, TypeValue, Uint
 from plimsoll.codec.golang.fmt import go_printed
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import quoted
 from plimsoll.rules.re2.matcher import Regex, RegexBudgetError, compiled
 from plimsoll.rules.re2.syntax import RegexError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import quoted
 
 
 def go_printed(value: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from plimsoll.rules.gotext import byte_quoted
+from plimsoll.errors import byte_quoted
 from plimsoll.rules.timestamps import offset_seconds, rfc3339, unix_seconds
 
 LAYOUT: Final = "2006-01-02T15:04:05Z07:00"

@@ -12,19 +12,10 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.rules.model.objects import POD_TEMPLATES
+
 Path = tuple[str | int, ...]
 
-# The path of the pod template in each kind.
-TEMPLATES: dict[str, Path] = {
-    "Deployment": ("spec", "template"),
-    "ReplicaSet": ("spec", "template"),
-    "StatefulSet": ("spec", "template"),
-    "DaemonSet": ("spec", "template"),
-    "ReplicationController": ("spec", "template"),
-    "Job": ("spec", "template"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-    "PodTemplate": ("template",),
-}
 MAX_LISTS = 20  # Lists are not nested in practice; far below Python's own limit
 _STEP = r"\.?([^.\[\]]+)|\[(\d+)\]|\[([^\]]*)\]"
 
@@ -74,7 +65,7 @@ def _found_in(document: dict[str, Any], at: Path) -> Iterator[FoundPod | Passed]
             yield from found_pods(_typed(item, kind.removesuffix("List")), (*at, "items", index))
     elif kind == "Pod":
         yield FoundPod(document, at, _name(document) or "pod")
-    elif kind in TEMPLATES:
+    elif kind in POD_TEMPLATES:
         yield from _templated(document, kind, at)
     elif kind != "RuntimeClass":  # `admitted_pods` reads those
         yield Passed(at, f"{kind} has no pod template")
@@ -88,7 +79,7 @@ def _typed(item: Any, kind: str) -> Any:
 
 
 def _templated(document: dict[str, Any], kind: str, at: Path) -> Iterator[FoundPod | Passed]:
-    where = TEMPLATES[kind]
+    where = POD_TEMPLATES[kind]
     template: Any = document
     for step in where:
         template = template.get(step) if isinstance(template, dict) else None

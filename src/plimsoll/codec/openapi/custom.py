@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import msgspec
 
 from plimsoll.codec.openapi.v3 import add_struct, group_version_kind, paths_of, struct_name
-from plimsoll.codec.schema.custom import EMBEDDED, CustomKind
+from plimsoll.codec.schema.custom import CustomKind
 from plimsoll.codec.schema.schema import struct
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED
 from plimsoll.rules.model.json_object import JsonObject
 
 _META = struct_name("meta.ObjectMeta")

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.openapi.v3 import openapi_document, openapi_paths
+from plimsoll.rules.admission.custom_resources.extensions import RULES
 from plimsoll.rules.model.json_object import JsonObject
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"  # as requested
@@ -72,7 +73,7 @@ def _schema(schema: JsonObject) -> bytes:
     if schema.get("properties"):
         parts.append(_field(25, b"".join(_named(name, each) for name, each in sorted(schema["properties"].items()))))
     for name in sorted(schema):
-        if name.startswith("x-") and name != "x-kubernetes-validations":
+        if name.startswith("x-") and name != RULES:
             parts.append(_field(31, _text(1, name) + _field(2, _any(schema[name]))))
     return b"".join(parts)
 

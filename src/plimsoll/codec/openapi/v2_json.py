@@ -13,11 +13,12 @@ from functools import cache
 import msgspec
 
 from plimsoll.codec.openapi.v3 import openapi_document, openapi_paths
+from plimsoll.rules.admission.custom_resources.extensions import INT_OR_STRING, PRESERVE
 from plimsoll.rules.model.json_object import JsonObject
 
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
 _UNKNOWN = ("oneOf", "anyOf", "not", "nullable")
-_KIND, _KEEPS = "x-kubernetes-group-version-kind", "x-kubernetes-preserve-unknown-fields"
+_KIND = "x-kubernetes-group-version-kind"
 
 
 def openapi_v2_json(custom: Mapping[str, bytes]) -> bytes:
@@ -53,7 +54,7 @@ def _members(documents: Iterable[bytes], known: frozenset[str] = frozenset()) ->
 
 
 def _definition(schema: JsonObject) -> JsonObject:
-    if schema.get(_KEEPS) and _KIND in schema:
+    if schema.get(PRESERVE) and _KIND in schema:
         return {"type": "object", _KIND: schema[_KIND]}
     return _schema(schema)
 
@@ -64,10 +65,10 @@ def _schema(schema: JsonObject) -> JsonObject:
     reference = inner[0].get("$ref") if len(inner) == 1 else schema.get("$ref")
     if reference:
         found["$ref"] = reference.replace(_V3, _V2)
-    if schema.get("nullable") or schema.get(_KEEPS):
+    if schema.get("nullable") or schema.get(PRESERVE):
         for name in ("type", "items", "properties"):
             found.pop(name, None)
-    if "oneOf" in schema and "type" not in schema and "x-kubernetes-int-or-string" not in schema:
+    if "oneOf" in schema and "type" not in schema and INT_OR_STRING not in schema:
         found["type"] = "string"  # quantities, and numbers or texts
     for name in ("properties", "definitions"):
         if isinstance(found.get(name), dict):

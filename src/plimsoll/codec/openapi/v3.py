@@ -15,6 +15,7 @@ from functools import cache
 import msgspec
 
 from plimsoll.codec.schema.schema import KINDS, Field, SchemaKind, StructType, Type, struct
+from plimsoll.rules.admission.custom_resources.extensions import PRESERVE
 from plimsoll.rules.model.json_object import JsonObject
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -47,7 +48,7 @@ _NAMED_SCALARS: dict[str, tuple[str, JsonObject]] = {
     "Duration": (f"{_META}.Duration", {"description": "A duration, such as 20s.", "type": "string"}),
     "JSON": (
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
-        {"description": "Any JSON value.", "x-kubernetes-preserve-unknown-fields": True},
+        {"description": "Any JSON value.", PRESERVE: True},
     ),
     "FieldsV1": (f"{_META}.FieldsV1", {"description": "A set of fields.", "type": "object"}),
 }

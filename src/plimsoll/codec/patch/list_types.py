@@ -8,8 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.codec.patch.field_sets import element_by_keys, element_by_value
-from plimsoll.codec.schema.custom import EMBEDDED, CustomKind, is_preserved, item_schema
+from plimsoll.codec.schema.custom import CustomKind, is_preserved, item_schema
 from plimsoll.codec.schema.schema import Field, SchemaKind, StructType, Type, struct
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, INT_OR_STRING
 from plimsoll.rules.model.json_object import JsonObject
 
 _SCALARS = {"string": "string", "bytes": "string", "bool": "boolean", "int32": "numeric", "int64": "numeric"}
@@ -121,7 +122,7 @@ def structural_shape(schema: JsonObject, *, is_resource: bool = False) -> Shape:
         keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if type_ == "map" else ()
         element = structural_shape(schema.get("items") or {})
         return StructuralShape("list", atomic=type_ == "atomic", keys=keys, elements=element)
-    if schema.get("x-kubernetes-int-or-string") or kind in _STRUCTURAL_SCALARS:
+    if schema.get(INT_OR_STRING) or kind in _STRUCTURAL_SCALARS:
         return Shape("scalar", scalar=_STRUCTURAL_SCALARS.get(str(kind), "untyped"))
     properties = schema.get("properties") or {}
     named = {name: structural_shape(inner) for name, inner in properties.items()}

@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.schema.schema import SchemaKind
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, PRESERVE
 from plimsoll.rules.model.json_object import JsonObject
 
-PRESERVE = "x-kubernetes-preserve-unknown-fields"
-EMBEDDED = "x-kubernetes-embedded-resource"
 OF_EVERY_RESOURCE = ("apiVersion", "kind", "metadata")
 MAX_PROBLEMS = 100
 METADATA = SchemaKind("", "v1", "PartialObjectMetadata", "", True, "meta.PartialObject")

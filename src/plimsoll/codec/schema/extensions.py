@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions. Their schemas are JSON documents of their own (`rules.admission.structural_schema`)."""
+"""CustomResourceDefinitions. Their schemas are JSON documents of their own (`structural_schema`)."""
 
 # ruff: noqa: E501 (one line per field)
 

@@ -41,7 +41,7 @@ def private_directory(path: Path) -> Path:
     if status.st_uid != os.geteuid():
         raise UnsafeStateError(f"{path} belongs to uid {status.st_uid}, not to {os.geteuid()}: give --state-dir DIR")
     if stat.S_IMODE(status.st_mode) & 0o077:
-        raise UnsafeStateError(f"{path} is open to others: chmod 700 {path}")
+        raise UnsafeStateError(f"{path} can be read by other users: run chmod 700 {path}")
     return path
 
 

@@ -40,6 +40,16 @@ class TtrpcMessage(msgspec.Struct, frozen=True):
     flags: int = 0
 
 
+def _taken(buffer: bytearray, head: int, length: int) -> bytes | None:
+    """What follows the head, which are removed both; None until all of it is there."""
+    end = head + length
+    if len(buffer) < end:
+        return None
+    found = bytes(buffer[head:end])
+    del buffer[:end]
+    return found
+
+
 class FrameReader:
     """Bytes of the socket in, (connection id, payload) out."""
 
@@ -52,11 +62,9 @@ class FrameReader:
             connection, length = _FRAME.unpack_from(self._buffer)
             if length > MOST_PAYLOAD:
                 raise FramingError(f"a frame of {length} bytes, the most is {MOST_PAYLOAD}")
-            end = _FRAME.size + length
-            if len(self._buffer) < end:
+            payload = _taken(self._buffer, _FRAME.size, length)
+            if payload is None:
                 return
-            payload = bytes(self._buffer[_FRAME.size : end])
-            del self._buffer[:end]
             yield connection, payload
 
 
@@ -74,11 +82,9 @@ class MessageReader:
                 raise FramingError(f"a message of {length} bytes, the most is {MOST_DATA}")
             if kind not in (REQUEST, RESPONSE, DATA):
                 raise FramingError(f"a message of type {kind}")
-            end = _MESSAGE.size + length
-            if len(self._buffer) < end:
+            data = _taken(self._buffer, _MESSAGE.size, length)
+            if data is None:
                 return
-            data = bytes(self._buffer[_MESSAGE.size : end])
-            del self._buffer[:end]
             yield TtrpcMessage(stream, kind, data, flags)
 
 

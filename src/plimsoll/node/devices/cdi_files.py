@@ -51,7 +51,7 @@ def _check(node: CdiNode) -> None:
     except OSError as error:
         raise CdiError(f"device file {node.host_path}: {error.strerror}") from error
     if not any(is_kind(found.st_mode) for is_kind in _KINDS.values()):
-        raise CdiError(f"{node.host_path} is no device file")
+        raise CdiError(f"{node.host_path} is not a device file")
     wanted = {
         "type": (not node.kind or _KINDS[node.kind](found.st_mode), node.kind),
         "major and minor": (

@@ -117,7 +117,7 @@ async def _side_by_side(calls: Iterable[Awaitable[None]]) -> None:
         try:
             await call
         except (PlimsollError, OSError) as error:
-            log.warning("cleaning up: %s", error)
+            log.warning("container garbage collection: %s", error)
 
     async with asyncio.TaskGroup() as group:
         for call in calls:

@@ -58,7 +58,7 @@ async def _removed(runtime: ImageStore, ref: str, size_bytes: int) -> bool:
     try:
         await runtime.remove_image(ref)
     except RuntimeCallError as error:
-        log.warning("image %s stays: %s", ref, error)
+        log.warning("image %s is not removed: %s", ref, error)
         return False
     log.info("removed unused image %s, %d bytes", ref, size_bytes)
     return True

@@ -107,7 +107,7 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
         raise InvalidConfigError(
             "cpuManagerPolicy",
             f"static: the capacity says {setting.machine.cores} CPUs and the machine has {len(topology.cpus)}; "
-            "a pod cannot own a CPU that does not exist",
+            "declare at most as many, or use the policy none",
         )
     for error in host_errors(config, setting.profile, setting.policy.cgroup_version, topology.cpus):
         if error.path == "reservedSystemCPUs":

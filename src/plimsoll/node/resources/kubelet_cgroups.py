@@ -28,7 +28,7 @@ class OwnPlace:
         if config.system_cgroups and not may_move_system and not driver.simulated:
             raise PlimsollError(
                 f"systemCgroups {config.system_cgroups}: this would move every process of the top cgroup; "
-                "say --allow-move-system-processes if that is meant"
+                "to allow it, use --allow-move-system-processes"
             )
         self._config, self._driver = config, driver
         self._created = ""  # the cgroup of kubeletCgroups, if this agent has created it

@@ -95,7 +95,7 @@ class PodCgroups:
         try:
             removed = await self._manager.sweep()
         except CgroupError as error:
-            log.info("a cgroup of a deleted pod stays for now: %s", error)
+            log.info("a cgroup of a deleted pod is not removed yet: %s", error)
         else:
             for path in removed:
                 log.info("removed %s, which the runtime had created after its pod was deleted", path)

@@ -71,7 +71,7 @@ class SpdyChannels:
         async with asyncio.timeout(CREATION_S):
             while missing - channels._streams.keys():
                 if not await channels._receive():
-                    raise ConnectionError("the client left before it had opened its streams")
+                    raise ConnectionError("the client disconnected before it opened its streams")
                 if sum(map(len, channels._pending)) > EARLY_BYTES:
                     raise ConnectionError(f"the client sent more than {EARLY_BYTES} bytes before its streams")
         return channels

@@ -26,12 +26,11 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.errors import ContainerConfigError
+from plimsoll.errors import ContainerConfigError, quoted
 from plimsoll.linux.files.safe_tree import closing_fd, open_within, real_path
 from plimsoll.linux.mounts import BIND, NODEV, NOSUID, mount
 from plimsoll.node.volumes.atomic_writer import publish
 from plimsoll.node.volumes.pod_dirs import checked_label, make_directory, pod_directory, unmount
-from plimsoll.rules.gotext import quoted
 from plimsoll.rules.lifecycle.api_objects import PodObjects
 from plimsoll.rules.lifecycle.environment import Surroundings, strictly_expanded
 from plimsoll.rules.lifecycle.security_context import container_path, fs_group

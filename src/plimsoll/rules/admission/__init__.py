@@ -1,1 +1,1 @@
-"""What the API server accepts: validation, updates, resizes, Pod Security, LimitRange, quotas, custom resources."""
+"""What the API server accepts: validation, updates, resizes, Pod Security, LimitRange, quotas."""

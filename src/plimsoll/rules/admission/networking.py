@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.addresses import is_ip
 from plimsoll.rules.admission.pod_spec.placement import label_selector_errors
 from plimsoll.rules.admission.services import endpoint_ip_errors, port_reference_errors
 from plimsoll.rules.model.json_object import JsonObject
@@ -87,17 +88,9 @@ def _host_problems(host: str) -> Problems:
     return wildcard_subdomain_problems(host) if "*" in host else dns_subdomain_problems(host)
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _rule_errors(rule: JsonObject, path: str) -> Iterator[FieldError]:
     if host := rule.get("host"):
-        if _is_address(host):
+        if is_ip(host):
             yield _invalid(f"{path}.host", host, _NOT_AN_ADDRESS)
         yield from _named(f"{path}.host", host, _host_problems(host))
     http = rule.get("http")
@@ -172,11 +165,11 @@ def ingress_status_errors(ingress: JsonObject) -> list[FieldError]:
     found = ((ingress.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     for index, each in enumerate(found):
         path = f"status.loadBalancer.ingress[{index}]"
-        if each.get("ip") and not _is_address(each["ip"]):
+        if each.get("ip") and not is_ip(each["ip"]):
             errors += endpoint_ip_errors(f"{path}.ip", each["ip"])
         if name := each.get("hostname"):
             errors += _named(f"{path}.hostname", name, dns_subdomain_problems(name))
-            if _is_address(name):
+            if is_ip(name):
                 errors.append(_invalid(f"{path}.hostname", name, _NOT_AN_ADDRESS))
     return errors
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import quoted
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION
 

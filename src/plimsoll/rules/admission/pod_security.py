@@ -19,6 +19,7 @@ from plimsoll.errors import FieldError, InvalidConfigError
 from plimsoll.rules.admission.pod_security_checks import BASELINE, LAST_MINOR, RESTRICTED, Finding, PodView, findings
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
+from plimsoll.rules.model.objects import POD_TEMPLATES
 
 PRIVILEGED, LATEST = "privileged", "latest"
 LEVELS = (PRIVILEGED, BASELINE, RESTRICTED)
@@ -28,16 +29,9 @@ MODES = (ENFORCE, AUDIT, WARN)
 MAX_PODS_CHECKED = 3000  # when a namespace gets another level
 
 # Where the pods of a workload are described. Requests for other kinds are not checked.
-TEMPLATES = {
+TEMPLATES: dict[str, tuple[str, ...]] = {
     "pods": (),
-    "podtemplates": ("template",),
-    "replicationcontrollers": ("spec", "template"),
-    "replicasets": ("spec", "template"),
-    "deployments": ("spec", "template"),
-    "statefulsets": ("spec", "template"),
-    "daemonsets": ("spec", "template"),
-    "jobs": ("spec", "template"),
-    "cronjobs": ("spec", "jobTemplate", "spec", "template"),
+    **{f"{kind.lower()}s": path for kind, path in POD_TEMPLATES.items()},
 }
 IGNORED_SUBRESOURCES = ("exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status")
 

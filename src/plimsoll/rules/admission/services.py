@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.addresses import is_ip
 from plimsoll.rules.admission.pod_spec.probes import port_name_problems
 from plimsoll.rules.admission.service_addresses import HEADLESS, has_cluster_ip, has_health_port, has_node_ports
 from plimsoll.rules.model.json_object import JsonObject
@@ -154,11 +155,8 @@ def _address_errors(spec: JsonObject, family: str) -> list[FieldError]:
 
 
 def _ip_errors(path: str, address: str) -> list[FieldError]:
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        return [_invalid(path, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")]
-    return []
+    problem = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    return [] if is_ip(address) else [_invalid(path, address, problem)]
 
 
 def _traffic_errors(spec: JsonObject) -> list[FieldError]:

@@ -3,6 +3,9 @@
 The journal has one entry per file that attach has written or is about to write: the value before, the last value of
 attach, and the one that it replaces, because attach may be killed after the entry and before the write. Whatever
 happens in between, a file has one of these, or one of another writer. That one is never restored over: it is not ours.
+
+In a file with a line for each device, only the lines of the policy's devices are attach's: those of other devices stay
+as another program writes them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from plimsoll.rules.attach.values import Level, Target
-from plimsoll.rules.blockio.files import WEIGHT_FILES, is_keyed, is_mixture
+from plimsoll.rules.blockio.files import WEIGHT_FILES, is_keyed, is_mixture, lines_of, with_lines
 from plimsoll.rules.cgroups.rounding import kept, same_value
 from plimsoll.rules.model.cgroup_names import Driver
 
@@ -22,8 +25,8 @@ FIGHT_S = 300.0
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created. `previous`: what
-    attach wanted before `wanted`, if anything."""
+    """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created. `previous`: the value
+    of attach that `wanted` replaces, if there is one."""
 
     path: str
     file: str
@@ -37,16 +40,31 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     def key(self) -> str:
         return f"{self.path}\t{self.file}"
 
-    def wants(self, value: str) -> Entry:
-        """The entry for another value of the same file."""
-        return self if value == self.wanted else msgspec.structs.replace(self, wanted=value, previous=self.wanted)
+    def wants(self, value: str, found: str | None, page_size: int) -> Entry:
+        """The entry for another value of the same file. `found`: the text of the file, if it is known: attach may have
+        been killed before it wrote `wanted`."""
+        if value == self.wanted:
+            return self
+        previous = self.wanted
+        if found is not None and self.is_ours(found, page_size):
+            previous = with_lines(self.file, "", found, self.devices) if is_keyed(self.file) else found
+        return msgspec.structs.replace(self, wanted=value, previous=previous)
+
+    @property
+    def devices(self) -> list[str]:
+        """Of a file with a line for each device: those whose lines attach writes."""
+        return list({**lines_of(self.file, self.wanted), **lines_of(self.file, self.previous)})
 
     def is_ours(self, found: str, page_size: int) -> bool:
-        """Whether attach can have written this; of a file with a line for each device, every line of it."""
+        """Whether attach can have written this."""
         ours = (self.wanted, self.previous) if self.previous else (self.wanted,)
         if is_keyed(self.file):
-            return is_mixture(self.file, found, (*ours, self.before))
+            return is_mixture(self.file, found, (*ours, self.before), self.devices)
         return any(same_value(self.file, each, found, page_size) for each in ours)
+
+    def restored(self, found: str) -> str:
+        """The text of the file with the value from before."""
+        return with_lines(self.file, found, self.before, self.devices) if is_keyed(self.file) else self.before
 
 
 class PlannedWrite(msgspec.Struct, frozen=True):
@@ -75,16 +93,23 @@ def planned_writes(
         files, inode = observed[target.path]
         for file, wanted in target.files.items():
             text = files.get(file)
-            if text is None or same_value(file, wanted, text, page_size):
-                continue
             known = journal.get(f"{target.path}\t{file}")
             if known is not None and known.inode not in (0, inode):
                 known = None  # another cgroup with that name
+            if text is None:
+                continue
+            written = wanted
+            if is_keyed(file):
+                restored = text if known is None else known.restored(text)
+                written = with_lines(file, restored, wanted, lines_of(file, wanted))
+            if same_value(file, written, text, page_size):
+                continue
             overwritten = known is not None and not known.is_ours(text, page_size)
             before = kept(file, text) if file in WEIGHT_FILES else text  # io.weight shows more than can be written
             entry = known or Entry(target.path, file, before, wanted, inode, target.container_id)
-            entry = msgspec.structs.replace(entry, inode=inode, container_id=target.container_id).wants(wanted)
-            found.append(PlannedWrite(target, file, text, wanted, entry, overwritten))
+            entry = msgspec.structs.replace(entry, inode=inode, container_id=target.container_id)
+            entry = entry.wants(wanted, text, page_size)
+            found.append(PlannedWrite(target, file, text, written, entry, overwritten))
     return found
 
 
@@ -113,7 +138,7 @@ def restoring(entry: Entry, found: str | None, inode: int | None, page_size: int
     """What a restore does: `restored` means that `before` is to be written."""
     if found is None or inode is None or entry.inode not in (0, inode):
         return "gone"
-    if same_value(entry.file, entry.before, found, page_size):
+    if same_value(entry.file, entry.restored(found), found, page_size):
         return "already"
     return "restored" if entry.is_ours(found, page_size) else "changed by another"
 

@@ -28,6 +28,7 @@ TARGET = "target"
 MAX_OPERATIONS = 2**32 - 2  # the kernel keeps 32 bits, and takes the largest number for no limit
 MAX_TARGET_US = 60_000_000
 LONGEST_TEXT = 4096
+MOST_SHOWN = 80  # characters of it in a message
 _DEVICE = re.compile(r"/dev/[A-Za-z0-9_.+:@/-]{1,200}", re.ASCII)
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _UNITS = re.compile(r"([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E|ms|s)", re.ASCII)
@@ -57,6 +58,11 @@ ByDevice = dict[str, dict[str, int | None]]  # path → key → amount
 
 def is_device_path(text: str) -> bool:
     return _DEVICE.fullmatch(text) is not None and "/." not in text and "//" not in text
+
+
+def shortened(text: str) -> str:
+    """A text of a pod's author in a message."""
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
 def limit_entries(text: str) -> Entries:
@@ -107,7 +113,7 @@ def _entry(text: str, readers: Mapping[str, Callable[[str], int]]) -> IoEntry:
     if "=" not in words[0]:
         device, words = words[0], words[1:]
         if not is_device_path(device):
-            raise IoTextError(f"{device!r} is not the path of a device, such as /dev/vda")
+            raise IoTextError(f"{shortened(device)!r} is not the path of a device, such as /dev/vda")
         if not words:
             raise IoTextError(f"{device} without a value: expected {_example(readers)}")
     values: dict[str, int | None] = {}
@@ -115,7 +121,7 @@ def _entry(text: str, readers: Mapping[str, Callable[[str], int]]) -> IoEntry:
     for word in words:
         key, equals, amount = word.partition("=")
         if not equals or key not in readers:
-            raise IoTextError(f"{word!r}: expected KEY=VALUE with one of {', '.join(readers)}")
+            raise IoTextError(f"{shortened(word)!r}: expected KEY=VALUE with one of {', '.join(readers)}")
         if key in values:
             raise IoTextError(f"{key} is set twice in one entry")
         values[key] = None if amount == MAX else readers[key](amount)
@@ -131,15 +137,17 @@ def _rate(text: str) -> int:
     try:
         amount = QUANTITIES[text]
     except InvalidQuantityError:
-        raise IoTextError(f"{text!r} is not a number of bytes per second, such as 10Mi, or max") from None
+        raise IoTextError(f"{shortened(text)!r} is not a number of bytes per second, such as 10Mi, or max") from None
     if not 1 <= amount.value <= MAX_INT64:
-        raise IoTextError(f"{text!r}: must be at least 1 byte per second, and fit 63 bits")
+        raise IoTextError(f"{shortened(text)!r}: must be at least 1 byte per second, and fit 63 bits")
     return amount.value
 
 
 def _operations(text: str) -> int:
     if not _DIGITS.fullmatch(text) or not 1 <= int(text) <= MAX_OPERATIONS:
-        raise IoTextError(f"{text!r} is not a number of operations per second from 1 to {MAX_OPERATIONS}, or max")
+        raise IoTextError(
+            f"{shortened(text)!r} is not a number of operations per second from 1 to {MAX_OPERATIONS}, or max"
+        )
     return int(text)
 
 
@@ -149,5 +157,5 @@ def _target(text: str) -> int:
     except InvalidConfigError:
         nanos = 0
     if nanos % 1000 or not 1 <= nanos // 1000 <= MAX_TARGET_US:
-        raise IoTextError(f"{text!r} is not a target such as 500us or 10ms, from 1us to 1m, or max")
+        raise IoTextError(f"{shortened(text)!r} is not a target such as 500us or 10ms, from 1us to 1m, or max")
     return nanos // 1000

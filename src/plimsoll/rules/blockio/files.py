@@ -142,12 +142,19 @@ def writes(file: str, wanted: str, found: str) -> list[str]:
     return [f"{device} {_line(file, values)}" for device, values in every.items() if values != before.get(device)]
 
 
-def is_mixture(file: str, text: str, texts: Iterable[str]) -> bool:
-    """Whether the line of each device is that of one of `texts`: a write of several devices may have been cut off."""
+def is_mixture(file: str, text: str, texts: Iterable[str], devices: Iterable[str]) -> bool:
+    """Whether the line of each of these devices is that of one of `texts`: a write of several may have been cut off."""
     known = [lines_of(file, each) for each in texts]
     found = lines_of(file, text)
-    devices = {device for lines in (found, *known) for device in lines}
     return all(any(found.get(device) == lines.get(device) for lines in known) for device in devices)
+
+
+def with_lines(file: str, text: str, other: str, devices: Iterable[str]) -> str:
+    """`text` with the lines of these devices as `other` has them."""
+    lines, theirs = lines_of(file, text), lines_of(file, other)
+    for device in devices:
+        lines[device] = theirs.get(device, {})
+    return "\n".join(f"{device} {_line(file, values)}" for device, values in sorted(lines.items()) if values)
 
 
 def _line(file: str, values: Mapping[str, str], *, every: bool = True) -> str:

@@ -23,6 +23,7 @@ from plimsoll.rules.blockio.entries import (
     by_device,
     latency_entries,
     limit_entries,
+    shortened,
 )
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import Pod, QoSClass
@@ -160,7 +161,7 @@ def _resolved(pod: Pod, policy: IoPolicy, version: CgroupVersion) -> tuple[PodIo
             if without := NO_LATENCY_V1 if version == 1 else policy.no_latency:
                 raise IoTextError(without)
         except IoTextError as error:
-            errors.append(FieldError("FieldValueInvalid", annotation_field(IO_LATENCY), str(error), text))
+            errors.append(_invalid(IO_LATENCY, text, error))
         else:
             least = by_device(ceiling.latency, policy.paths)
             targets = _allowed_targets(asked, least, key, namespace, errors)
@@ -172,13 +173,12 @@ def _resolved(pod: Pod, policy: IoPolicy, version: CgroupVersion) -> tuple[PodIo
 
 
 def _asked_limits(text: str, ceilings: ByDevice, key: str, policy: IoPolicy, errors: list[FieldError]) -> ByDevice:
-    field = annotation_field(IO_MAX)
     try:
         if policy.no_limits:
             raise IoTextError(policy.no_limits)
         asked = by_device(limit_entries(text), policy.paths)
     except IoTextError as error:
-        errors.append(FieldError("FieldValueInvalid", field, str(error), text))
+        errors.append(_invalid(IO_MAX, text, error))
         return ceilings
     found = {device: dict(values) for device, values in ceilings.items()}
     for device, values in asked.items():
@@ -189,8 +189,12 @@ def _asked_limits(text: str, ceilings: ByDevice, key: str, policy: IoPolicy, err
                 continue
             wants = "no limit" if amount is None else str(amount)
             detail = f"{name} of {device} is {wants}, more than {most} ({ceiling_field(key, 'max')} of this node)"
-            errors.append(FieldError("FieldValueForbidden", field, detail))
+            errors.append(FieldError("FieldValueForbidden", annotation_field(IO_MAX), detail))
     return found
+
+
+def _invalid(annotation: str, text: str, error: IoTextError) -> FieldError:
+    return FieldError("FieldValueInvalid", annotation_field(annotation), str(error), shortened(text))
 
 
 def _allowed_targets(

@@ -78,7 +78,7 @@ def _check_path(path: str) -> None:
     parts = path.split("/")[1:]
     for part in parts:
         if part in ("", ".", "..") or not part.isprintable() or "<" in part:
-            raise InvalidNameError(f"{path!r} cannot be the path of a cgroup: {part!r} is no plain name")
+            raise InvalidNameError(f"{path!r} cannot be the path of a cgroup: {part!r} is not a plain name")
         if len(part.encode()) > MAX_NAME_BYTES:
             raise InvalidNameError(f"{path[:80]!r}… cannot be a cgroup: a name is longer than {MAX_NAME_BYTES} bytes")
 

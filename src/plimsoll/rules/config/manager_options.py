@@ -96,12 +96,9 @@ def cpu_option_errors(
 ) -> Iterator[InvalidConfigError]:
     """Of the static policy. `gate`: whether a feature gate is on. Texts of CM-7 and CM-8."""
     for name, value in options.items():
-        path, maturity = f"{CPU_OPTIONS_PATH}[{name}]", _maturity(CPU_OPTIONS, name, profile)
-        if not maturity:
-            yield _static_error(path, f'unknown CPU Manager Policy option: "{name}"')
-        elif maturity != STABLE and not gate(f"CPUManagerPolicy{maturity}Options"):
-            sentence = f'CPU Manager Policy {maturity}-level Options not enabled, but option "{name}" provided'
-            yield _static_error(path, sentence)
+        path = f"{CPU_OPTIONS_PATH}[{name}]"
+        if unavailable := _unavailable("CPU", CPU_OPTIONS, name, gate, profile):
+            yield _static_error(path, unavailable)
         elif value not in TRUE | FALSE:
             yield _static_error(path, _not_bool(name, value))
     chosen = {name for name, value in options.items() if value in TRUE}
@@ -139,13 +136,9 @@ def topology_option_errors(
     options: Mapping[str, str], gate: Callable[[str], bool], profile: Profile
 ) -> Iterator[InvalidConfigError]:
     for name, value in options.items():
-        path, maturity = f"{TOPOLOGY_OPTIONS_PATH}[{name}]", _maturity(TOPOLOGY_OPTIONS, name, profile)
-        if not maturity:
-            yield InvalidConfigError(path, f'unknown Topology Manager Policy option: "{name}"')
-        elif maturity != STABLE and not gate(f"TopologyManagerPolicy{maturity}Options"):
-            what = f"Topology Manager Policy {maturity}-level Options"
-            what = what if profile.topology_options_in_capitals else what.lower()
-            yield InvalidConfigError(path, f'{what} not enabled, but option "{name}" provided')
+        path = f"{TOPOLOGY_OPTIONS_PATH}[{name}]"
+        if unavailable := _unavailable("Topology", TOPOLOGY_OPTIONS, name, gate, profile):
+            yield InvalidConfigError(path, unavailable)
         elif name == PREFER_CLOSEST:
             if value not in TRUE | FALSE:
                 yield InvalidConfigError(path, _not_bool(name, value))
@@ -155,6 +148,21 @@ def topology_option_errors(
         elif int(value) < DEFAULT_MAX_NODES:
             sentence = f'the minimum value of "{name}" should not be less than {DEFAULT_MAX_NODES}'
             yield InvalidConfigError(path, sentence)
+
+
+def _unavailable(
+    manager: str, table: Mapping[str, Maturity], name: str, gate: Callable[[str], bool], profile: Profile
+) -> str:
+    """Why an option of a manager cannot be used in this release; empty if it can."""
+    maturity = _maturity(table, name, profile)
+    if not maturity:
+        return f'unknown {manager} Manager Policy option: "{name}"'
+    if maturity == STABLE or gate(f"{manager}ManagerPolicy{maturity}Options"):
+        return ""
+    options = f"{manager} Manager Policy {maturity}-level Options"
+    if manager == "Topology" and not profile.topology_options_in_capitals:
+        options = options.lower()
+    return f'{options} not enabled, but option "{name}" provided'
 
 
 def _maturity(table: Mapping[str, Maturity], name: str, profile: Profile) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.rules.controllers.owner_references import reference
 from plimsoll.rules.model.json_object import JsonObject
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -324,20 +325,12 @@ def _new_slice(
     service: JsonObject, family: str, endpoints_: list[JsonObject], ports: list[JsonObject], labels: dict[str, str]
 ) -> JsonObject:
     metadata = service["metadata"]
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     return {
         "metadata": {
             "generateName": f"{metadata['name']}-",
             "namespace": metadata["namespace"],
             "labels": labels,
-            "ownerReferences": [owner],
+            "ownerReferences": [reference(service, "Service", "v1")],
         },
         "addressType": family,
         "endpoints": endpoints_,

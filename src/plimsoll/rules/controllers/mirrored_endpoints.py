@@ -16,6 +16,7 @@ from plimsoll.rules.controllers.endpoints import (
     port_key,
     text_of,
 )
+from plimsoll.rules.controllers.owner_references import reference
 from plimsoll.rules.model.json_object import JsonObject
 
 MIRRORING_CONTROLLER = "endpointslicemirroring-controller.k8s.io"
@@ -95,14 +96,6 @@ def _endpoint(address: JsonObject, *, is_ready: bool) -> JsonObject:
 
 def _slice(endpoints: JsonObject, family: str, found: list[JsonObject], ports: list[JsonObject]) -> JsonObject:
     metadata = endpoints["metadata"]
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Endpoints",
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     labels = {SERVICE_NAME: metadata["name"], MANAGED_BY: MIRRORING_CONTROLLER}
     return {
@@ -111,7 +104,7 @@ def _slice(endpoints: JsonObject, family: str, found: list[JsonObject], ports: l
             "namespace": metadata["namespace"],
             "labels": {**(metadata.get("labels") or {}), **labels},
             "annotations": {key: value for key, value in annotations.items() if key not in _NOT_COPIED},
-            "ownerReferences": [owner],
+            "ownerReferences": [reference(endpoints, "Endpoints", "v1")],
         },
         "addressType": family,
         "endpoints": found,

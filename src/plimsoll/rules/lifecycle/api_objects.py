@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from plimsoll.errors import ContainerConfigError
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import ContainerConfigError, quoted
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.run_volumes import BundleProjection, Projection
 from plimsoll.rules.model.runnable import ConfigMap, KeyOf, NamedObject, RunPod, Secret, containers_of

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import quoted
 from plimsoll.rules.lifecycle.events import duration_text, pod_reference
 from plimsoll.rules.model.objects import Container, Metadata, ResourceList
 from plimsoll.rules.model.observed import Backoff

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import quoted
 from plimsoll.rules.lifecycle.sandbox import sandbox_changed
 from plimsoll.rules.model.objects import is_sidecar
 from plimsoll.rules.model.observed import ObservedPod

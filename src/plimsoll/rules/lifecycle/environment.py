@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from plimsoll.errors import ContainerConfigError
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import ContainerConfigError, quoted
 from plimsoll.rules.lifecycle.api_objects import Keyed, PodObjects, data_of, not_found
 from plimsoll.rules.lifecycle.environment_files import Files, file_key_value
 from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList, listed

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from plimsoll.errors import ContainerConfigError
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import ContainerConfigError, quoted
 from plimsoll.rules.model.runnable import FileKey
 
 _BLANK = " \t"

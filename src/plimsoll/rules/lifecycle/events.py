@@ -6,7 +6,7 @@ recorder aggregates repetitions and sends them.
 
 from __future__ import annotations
 
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import quoted
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.observed import ContainerKind, LifecycleEvent
 from plimsoll.rules.profile import Profile

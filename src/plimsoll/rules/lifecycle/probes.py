@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import quoted
 from plimsoll.rules.lifecycle.events import ContainerEvents, duration_text
 from plimsoll.rules.model.observed import NO_RESULTS, LifecycleEvent, ObservedContainer, ProbeResults
 from plimsoll.rules.model.pod_status import RunContainerStatus

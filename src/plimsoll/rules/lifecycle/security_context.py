@@ -16,8 +16,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from plimsoll.errors import ContainerConfigError
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import ContainerConfigError, quoted
 from plimsoll.rules.model.runnable import (
     PodSecurityContext,
     RunContainer,

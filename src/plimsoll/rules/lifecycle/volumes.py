@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.errors import ContainerConfigError, PlimsollError, StructuredError
-from plimsoll.rules.gotext import quoted
+from plimsoll.errors import ContainerConfigError, PlimsollError, StructuredError, quoted
 from plimsoll.rules.lifecycle.api_objects import Keyed, PodObjects, bundle_wanted, data_of, not_found, token_wanted
 from plimsoll.rules.lifecycle.environment import Surroundings, field_value, resource_value
 from plimsoll.rules.lifecycle.security_context import fs_group, only_user

@@ -351,3 +351,16 @@ def is_critical(pod: Pod) -> bool:
 
 def is_node_critical(pod: Pod) -> bool:
     return pod.spec.priority_class_name == "system-node-critical" and is_critical(pod)
+
+
+# Where kinds describe the pods that are created for them.
+POD_TEMPLATES: dict[str, tuple[str, ...]] = {
+    "Deployment": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "ReplicationController": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "PodTemplate": ("template",),
+}

@@ -134,7 +134,7 @@ class SupervisorClient:
         if hello["protocol"] != wire.PROTOCOL:
             self._drop()
             raise RuntimeCallError(
-                "open", "the supervisor is of another version of Plimsoll: end its pods and it first"
+                "open", "the supervisor is of another version of Plimsoll: delete its pods, then end it"
             )
         self.differences = self._differences(hello)
         if self.differences and not self._as_found and not hello["sandboxes"] and not hello["containers"]:

@@ -369,7 +369,7 @@ def signal_number(name: str) -> int:
     try:
         return int(signal.Signals[f"SIG{short}"])
     except KeyError:
-        raise RequestError(f"no signal {name!r}") from None
+        raise RequestError(f"unknown signal {name!r}") from None
 
 
 def joined(container: ContainerRecord) -> tuple[tuple[int, int], ...]:

@@ -128,7 +128,7 @@ class Supervisor:
         try:
             handler = self._calls.get(str(message.get("call")))
             if handler is None:
-                raise RequestError(f"no call {message.get('call')!r}")
+                raise RequestError(f"unknown call {message.get('call')!r}")
             handler(call)
         except (RequestError, OSError, UnsafeLogPathError) as problem:
             call.refuse(str(problem))

@@ -57,7 +57,7 @@ class FrameReader:
                 raise MessageFormatError(f"no JSON: {problem}") from None
             del self._data[: 4 + length]
             if not isinstance(message, dict):
-                raise MessageFormatError("a message that is no object")
+                raise MessageFormatError("a message that is not a JSON object")
             count = message.get("fds", 0)
             if not isinstance(count, int) or not 0 <= count <= len(self._fds):
                 raise MessageFormatError(f"{count!r} descriptors were announced, {len(self._fds)} came")

@@ -221,4 +221,4 @@ def test_a_manifest_is_read_as_explain_reads_it(tmp_path: Path) -> None:
 def test_a_manifest_that_cannot_be_read_is_one_error() -> None:
     ran = run("plan", "-", *NODE, stdin="kind: Pod\nspec: {containers: [\n")
     assert (ran.code, ran.out) == (2, "")
-    assert "plimsoll: nothing was planned:\n<stdin>:" in ran.err
+    assert "plimsoll: no pod was planned:\n<stdin>:" in ran.err

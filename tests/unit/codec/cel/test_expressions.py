@@ -87,7 +87,15 @@ VALUES = [
     (r"r'\d' + '\u00e9\n'", "\\dé\n"),
     ("'''a'b''' // comment", "a'b"),
     ("true ? 1 : 2", 1),
-    ("[[1, [2]], [3]].flatten() == [1, [2], 3] && [1, [2, [3]]].flatten(2) == [1, 2, 3]", True),
+    ("[[1, 2], [3]].flatten()", [1, 2, 3]),
+    ("[[[1]], [[2, 3]]].flatten(2)", [1, 2, 3]),
+    ("[dyn([[1], [2]]), dyn(3)].flatten(1)", [[1], [2], 3]),
+    ("['bb', 'a', 'ccc'].sortBy(x, -size(x))", ["ccc", "bb", "a"]),
+    ("[{'a': 2}, {'a': 1}].sortBy(x, x.a).map(x, x.a)", [1, 2]),
+    ("[3, 4].first().value() + [3, 4].last().value() + dyn([]).first().orValue(5)", 12),
+    ("optional.unwrap([optional.of(1), optional.none()]) + [optional.of(2)].unwrapOpt()", [1, 2]),
+    ("sign(quantity('-1')) + sign(quantity('5'))", 0),
+    ("[1, 2, 2].exists_one(i, x, x == 1)", True),
     ("{'if': 1}.`if`", 1),
 ]
 
@@ -132,8 +140,10 @@ FAILING = [
     ("[1][5]", "index out of bounds: 5"),
     ("dyn('a') + 1", "no such overload"),
     ("dyn('a') && true", "no such overload"),
-    ("'a'.matches('[')", "error parsing regexp: missing closing ]"),
-    ("timestamp('x')", "parsing time"),
+    ("'a'.matches('[' + '')", "error parsing regexp: missing closing ]"),
+    ("timestamp('x' + '')", "parsing time"),
+    ("[dyn(1), dyn('a')].sortBy(x, x)", "no such overload"),
+    ("optional.unwrap([dyn(1)])", "no such overload"),
     ("quantity('x')", "quantities must match the regular expression"),
     ("optional.none().value()", "optional.none() dereference"),
 ]
@@ -143,6 +153,14 @@ FAILING = [
 def test_expressions_without_a_value(text: str, message: str) -> None:
     with pytest.raises(EvaluationError, match=message.replace("(", r"\(").replace(")", r"\)").replace("[", r"\[")):
         value(text)
+
+
+@pytest.mark.parametrize("call", ["distinct()", "sort()", "sortBy(x, x)"])
+def test_comparing_all_members_costs_their_square(call: str) -> None:
+    """2 · 200² is more than the 50,000 units of this evaluation."""
+    assert len(value(f"lists.range(100).{call}")) == 100
+    with pytest.raises(CostError):
+        value(f"lists.range(200).{call}")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.codec.manifests.manifests import TEMPLATES, FoundPod, Passed, found_pods, path_steps, written_path
+from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, path_steps, written_path
+from plimsoll.rules.model.objects import POD_TEMPLATES
 from tests.examples import examples
 
 SPEC = {"containers": [{"name": "c", "image": "i"}]}
@@ -21,7 +22,7 @@ def pod(name: str = "p", **fields: Any) -> dict[str, Any]:
 def templated(kind: str, name: str = "web", **spec: Any) -> dict[str, Any]:
     document: dict[str, Any] = {"kind": kind, "metadata": {"name": name, "namespace": "shop"}}
     holder = document
-    for step in TEMPLATES[kind]:
+    for step in POD_TEMPLATES[kind]:
         holder = holder.setdefault(step, {})
     holder["spec"] = SPEC
     document.setdefault("spec", {}).update(spec)
@@ -56,7 +57,7 @@ def test_templates(kind: str, base: str) -> None:
 
 
 def test_every_known_kind_is_in_the_table() -> None:
-    assert {row[0] for row in BASES} == set(TEMPLATES)
+    assert {row[0] for row in BASES} == set(POD_TEMPLATES)
 
 
 def test_a_pod() -> None:

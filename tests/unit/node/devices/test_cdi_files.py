@@ -42,7 +42,7 @@ def test_files_of_both_directories(tmp_path: Path, caplog: pytest.LogCaptureFixt
     ("node", "words"),
     [
         ({"path": "/dev/nothing"}, "device file /dev/nothing: No such file or directory"),
-        ({"path": "/etc/passwd"}, "/etc/passwd is no device file"),
+        ({"path": "/etc/passwd"}, "/etc/passwd is not a device file"),
         ({"type": "b"}, "device file /dev/zero: type b differs from that of the host, which needs a CRI runtime"),
         ({"major": 1, "minor": 3}, "major and minor (1, 3) differs"),
         ({"fileMode": 0o600}, "fileMode 384 differs"),

@@ -43,7 +43,7 @@ async def test_a_cgroup_that_cannot_be_created_is_reported() -> None:
 
 async def test_system_processes_are_moved_on_demand_only() -> None:
     config = msgspec.structs.replace(CONFIG, system_cgroups="/system")
-    with pytest.raises(PlimsollError, match="say --allow-move-system-processes if that is meant"):
+    with pytest.raises(PlimsollError, match="to allow it, use --allow-move-system-processes"):
         OwnPlace(config, TakenForReal(2))
     OwnPlace(config, TakenForReal(2), may_move_system=True)
 

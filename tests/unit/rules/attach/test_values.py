@@ -222,6 +222,14 @@ def test_block_io_at_every_level() -> None:
     assert note.endswith("it is ignored")
 
 
+@pytest.mark.parametrize("text", ["x" * 200_000, f"wbps={'1' * 4000}", f"/dev/{'a' * 4000} wbps=1"])
+def test_notes_about_annotations_are_short_and_printable(text: str) -> None:
+    pods = [attached("b", BURSTABLE, annotations={IO_MAX: f"\x1b[2J{text}", IO_LATENCY: text})]
+    notes = decided(pods, AttachPolicy(), io_node()).notes
+    assert len(notes) == 2
+    assert all(len(note) < 500 and note.isprintable() for note in notes)
+
+
 def test_block_io_of_a_canary_leaves_the_weights_of_all_pods() -> None:
     found = files_of(decided(io_pods(), AttachPolicy(), io_node(), lambda namespace: namespace == "default"))
     assert found["/kubepods"] == found["/kubepods/burstable"] == {"io.latency": "254:0 target=10000"}

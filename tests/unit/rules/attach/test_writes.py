@@ -18,6 +18,7 @@ from plimsoll.rules.attach.writes import (
     planned_writes,
     restoring,
 )
+from plimsoll.rules.blockio.files import lines_of
 from tests.unit.rules.attach.nodes import MIB
 
 PAGE = 4096
@@ -81,6 +82,22 @@ def test_restoring_after_a_kill_between_the_entry_of_a_new_value_and_its_write()
     assert (again.entry, again.overwritten) == (write.entry, False)
 
 
+def test_restoring_after_two_kills_in_a_row() -> None:
+    """The file has the value of the first entry all the time: that of the second was never written."""
+    observed = {TARGET.path: ({"memory.low": "8192", "memory.min": "4096"}, 7)}
+    journal = {ENTRY.key: ENTRY}
+    for wanted in ("16384", "24576"):
+        changed = msgspec.structs.replace(TARGET, files={**TARGET.files, "memory.low": wanted})
+        (write,) = planned_writes([changed], observed, journal, PAGE)
+        journal = {write.entry.key: write.entry}
+    assert [restoring(write.entry, text, 7, PAGE) for text in ("8192", "24576", "0", "16384")] == [
+        "restored",
+        "restored",
+        "already",
+        "changed by another",
+    ]
+
+
 def test_lines_of_devices_of_which_only_some_were_written() -> None:
     limits = Target("/kubepods/pod1", "pod", "default/a", {"io.max": "8:0 wbps=5\n8:16 wbps=5"})
     (write,) = planned_writes(
@@ -92,9 +109,37 @@ def test_lines_of_devices_of_which_only_some_were_written() -> None:
         "8:0 wbps=9\n8:16 wbps=5": "restored",
         "8:0 wbps=9": "already",
         "8:0 wbps=7\n8:16 wbps=5": "changed by another",
-        "8:0 wbps=5\n8:32 riops=1": "changed by another",
+        "8:0 wbps=5\n8:32 riops=1": "restored",
     }
     assert {text: restoring(write.entry, text, 7, PAGE) for text in outcomes} == outcomes
+
+
+def test_lines_of_devices_that_the_policy_does_not_name_stay() -> None:
+    limits = Target("/kubepods/pod1", "pod", "default/a", {"io.max": "8:0 wbps=5\n8:16 wbps=5"})
+    found = "8:0 wbps=9\n8:32 riops=1"
+    (write,) = planned_writes([limits], {limits.path: ({"io.max": found}, 7)}, {}, PAGE)
+    assert lines_of("io.max", write.wanted) == {
+        "8:0": {"wbps": "5"},
+        "8:16": {"wbps": "5"},
+        "8:32": {"riops": "1"},
+    }
+    journal = {write.entry.key: write.entry}
+    other = f"{limits.files['io.max']}\n8:32 riops=2\n8:48 wiops=3"
+    assert planned_writes([limits], {limits.path: ({"io.max": other}, 7)}, journal, PAGE) == []
+    less = Target("/kubepods/pod1", "pod", "default/a", {"io.max": "8:16 wbps=5"})
+    (change,) = planned_writes([less], {limits.path: ({"io.max": other}, 7)}, journal, PAGE)
+    assert lines_of("io.max", change.wanted) == {
+        "8:0": {"wbps": "9"},  # as before attach
+        "8:16": {"wbps": "5"},
+        "8:32": {"riops": "2"},
+        "8:48": {"wiops": "3"},
+    }
+    assert restoring(change.entry, other, 7, PAGE) == "restored"
+    assert lines_of("io.max", change.entry.restored(other)) == {
+        "8:0": {"wbps": "9"},
+        "8:32": {"riops": "2"},
+        "8:48": {"wiops": "3"},
+    }
 
 
 def test_the_weight_before_can_be_written_again() -> None:

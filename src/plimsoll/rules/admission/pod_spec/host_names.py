@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from ipaddress import ip_address
 
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.addresses import is_ip
 from plimsoll.rules.admission.pod_spec.field_errors import forbidden, invalid, misnamed, one_of, required, too_long
 from plimsoll.rules.admission.pod_spec.rules import SpecRules
 from plimsoll.rules.model.json_object import JsonObject
@@ -66,9 +66,7 @@ def _search_problems(name: str) -> Iterator[str]:
 
 
 def _address_errors(path: str, address: str) -> Iterator[FieldError]:
-    try:
-        ip_address(address)
-    except ValueError:
+    if not is_ip(address):
         yield invalid(path, address, ADDRESS_RULE)
 
 

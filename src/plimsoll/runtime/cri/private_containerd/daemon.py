@@ -89,10 +89,12 @@ esac
 """
 UNIFIED = Path("/sys/fs/cgroup/unified")
 # crun refuses a cgroup v1 machine that has left a controller on cgroup v2 ("hybrid mode"), although it would not use
-# that controller. In a mount namespace where the cgroup v2 mount is covered, it sees cgroup v1 alone.
-_CRUN_ON_V1 = f"""\
+# that controller. In a mount namespace where the cgroup v2 mount is covered, it sees cgroup v1 alone. All other mounts
+# stay shared with the machine, which volumes with mountPropagation need.
+CRUN_ON_V1 = f"""\
 #!/bin/sh
-exec unshare --mount /bin/sh -c 'mount -t tmpfs none {UNIFIED} && exec "$0" "$@"' {{crun}} "$@"
+cover='mount --make-private {UNIFIED} && mount -t tmpfs none {UNIFIED}'
+exec unshare --mount --propagation unchanged /bin/sh -c "$cover"' && exec "$0" "$@"' {{crun}} "$@"
 """
 _NETWORK = {"cniVersion": "0.4.0", "name": "plimsoll", "plugins": [{"type": "plimsoll-loopback"}]}
 
@@ -131,7 +133,7 @@ class OwnContainerd:
             (self.directory / "cni" / "10-plimsoll.conflist").write_text(json.dumps(_NETWORK))
         crun = shutil.which("crun") or "/usr/bin/crun"
         if controllers_on_v2_beside_v1():
-            (self.directory / "crun").write_text(_CRUN_ON_V1.format(crun=shlex.quote(crun)))
+            (self.directory / "crun").write_text(CRUN_ON_V1.format(crun=shlex.quote(crun)))
             (self.directory / "crun").chmod(0o755)
             crun = str(self.directory / "crun")
         # Lowering oom_score_adj needs a capability; without it containerd must not try.

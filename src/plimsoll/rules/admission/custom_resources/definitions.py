@@ -9,8 +9,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.structural_schema import schema_errors, unknown_keywords
+from plimsoll.rules.admission.custom_resources.extensions import PRESERVE, RULES
+from plimsoll.rules.admission.custom_resources.field_paths import FieldPathError, field_schema
+from plimsoll.rules.admission.custom_resources.structural_schema import schema_errors, unknown_keywords
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
 
@@ -22,7 +26,6 @@ _RULE_1035 = (
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     "'[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
-_SIMPLE_PATH = re.compile(r"(\.[A-Za-z0-9_-]+)+")
 _SERVER_GROUPS = ("k8s.io", "kubernetes.io")
 _APPROVED = "api-approved.kubernetes.io"
 
@@ -37,7 +40,8 @@ def defaulted(definition: JsonObject) -> JsonObject:
     spec = dict(definition.get("spec") or {})
     names = dict(spec.get("names") or {})
     names["singular"] = names.get("singular") or (names.get("kind") or "").lower()
-    names["listKind"] = names.get("listKind") or f"{names.get('kind') or ''}List"
+    if names.get("kind"):
+        names["listKind"] = names.get("listKind") or f"{names['kind']}List"
     spec["names"] = names
     spec["conversion"] = spec.get("conversion") or {"strategy": "None"}
     return {**definition, "spec": spec}
@@ -46,10 +50,10 @@ def defaulted(definition: JsonObject) -> JsonObject:
 def definition_errors(definition: JsonObject) -> list[FieldError]:
     spec, name = definition.get("spec") or {}, definition["metadata"].get("name") or ""
     names, group = spec.get("names") or {}, spec.get("group") or ""
-    errors = list(_spec_errors(spec))
+    errors = [*_spec_errors(spec), *_approval_errors(definition, group)]
     if name != f"{names.get('plural') or ''}.{group}":
         errors.insert(0, _invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    return errors + _approval_errors(definition, group)
+    return errors
 
 
 def _approval_errors(definition: JsonObject, group: str) -> list[FieldError]:
@@ -75,26 +79,24 @@ def _spec_errors(spec: JsonObject) -> Iterator[FieldError]:
     elif "." not in group:
         yield _invalid("spec.group", group, "should be a domain with at least one dot")
     scope = spec.get("scope") or ""
-    if scope not in ("Cluster", "Namespaced"):
+    if not scope:
+        yield FieldError("FieldValueRequired", "spec.scope")
+    elif scope not in ("Cluster", "Namespaced"):
         yield FieldError("FieldValueNotSupported", "spec.scope", 'supported values: "Cluster", "Namespaced"', scope)
     if len({version.get("name") for version in versions}) != len(versions):
         yield _shown("spec.versions", "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield _shown("spec.versions", "must have exactly one version marked as storage version")
-    shared = {name: versions[0].get(name) for name in _SHARED if versions and _is_shared(versions, name)}
     for index, version in enumerate(versions):
         at = f"spec.versions[{index}]"
         if problem := _label_problem(version.get("name") or ""):
             yield _invalid(f"{at}.name", version.get("name") or "", problem)
-        if _schema(version) is None:
-            yield FieldError("FieldValueRequired", f"{at}.schema.openAPIV3Schema", "schemas are required")
-        yield from _part_errors({**version, **dict.fromkeys(shared)}, at, "schema")
-        if version.get("deprecationWarning") is not None and not version.get("deprecated"):
-            yield _invalid(
-                f"{at}.deprecationWarning", version["deprecationWarning"], "can only be set for deprecated versions"
-            )
+        if schema_of(version) is None:
+            yield FieldError("FieldValueRequired", f"{at}.schema.openAPIV3Schema")
+        yield from _deprecation_errors(version, f"{at}.deprecationWarning")
     yield from _name_errors(spec.get("names") or {})
-    yield from _part_errors(shared, "spec", "validation")
+    for part in definition_parts(spec):
+        yield from _part_errors(part)
     if spec.get("preserveUnknownFields"):
         instead = "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         reason = f"cannot set to true, {instead}"
@@ -106,48 +108,120 @@ def _spec_errors(spec: JsonObject) -> Iterator[FieldError]:
         yield _invalid("spec.conversion.strategy", strategy, reason)
     elif strategy != "None":
         yield FieldError("FieldValueNotSupported", "spec.conversion.strategy", 'supported values: "None"', strategy)
-    elif conversion.get("webhook") is not None:
-        yield FieldError(
-            "FieldValueForbidden", "spec.conversion.webhook", "should not be set when strategy is not set to Webhook"
-        )
+    else:
+        webhook = conversion.get("webhook") or {}
+        for field, name in (("clientConfig", "webhookClientConfig"), ("conversionReviewVersions",) * 2):
+            if webhook.get(field):
+                reason = "should not be set when strategy is not set to Webhook"
+                yield FieldError("FieldValueForbidden", f"spec.conversion.{name}", reason)
 
 
 # kube-apiserver moves what all versions have in common to the spec, and reports errors there.
 _SHARED = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
 
 
+class DefinitionPart(msgspec.Struct, frozen=True):
+    """What one version has for itself, or what all versions have in common. `has_status`: whether the status
+    subresource of a version with this schema is enabled."""
+
+    path: str
+    schema_path: str
+    schema: JsonObject | None
+    has_status: bool
+    subresources: JsonObject
+    columns: list[JsonObject]
+    selectable_fields: list[JsonObject]
+
+
+def definition_parts(spec: JsonObject) -> list[DefinitionPart]:
+    versions = spec.get("versions") or []
+    shared = {name: versions[0].get(name) for name in _SHARED if versions and _is_shared(versions, name)}
+    parts = []
+    for index, version in enumerate(versions):
+        path = f"spec.versions[{index}]"
+        own = {**version, **dict.fromkeys(shared)}
+        parts.append(_part(own, path, f"{path}.schema.openAPIV3Schema", has_status=_has_status(version)))
+    has_status = any(map(_has_status, versions))
+    return [*parts, _part(shared, "spec", "spec.validation.openAPIV3Schema", has_status=has_status)]
+
+
+def _part(part: JsonObject, path: str, schema_path: str, *, has_status: bool) -> DefinitionPart:
+    return DefinitionPart(
+        path,
+        schema_path,
+        schema_of(part),
+        has_status,
+        part.get("subresources") or {},
+        part.get("additionalPrinterColumns") or [],
+        part.get("selectableFields") or [],
+    )
+
+
+def _has_status(version: JsonObject) -> bool:
+    return (version.get("subresources") or {}).get("status") is not None
+
+
 def _is_shared(versions: list[JsonObject], name: str) -> bool:
     return all((version.get(name) or None) == (versions[0].get(name) or None) for version in versions)
 
 
-def _schema(version: JsonObject) -> JsonObject | None:
-    found: JsonObject | None = (version.get("schema") or {}).get("openAPIV3Schema")
-    return found
+def _part_errors(part: DefinitionPart) -> Iterator[FieldError]:
+    if part.schema is not None:
+        if part.has_status:
+            yield from _status_errors(part.schema, part.schema_path)
+        yield from schema_errors(part.schema, part.schema_path)
+    yield from _scale_errors(part.subresources.get("scale"), f"{part.path}.subresources.scale")
+    for index, column in enumerate(part.columns):
+        yield from _column_errors(column, f"{part.path}.additionalPrinterColumns[{index}]")
+    if part.selectable_fields:
+        yield from _selectable_errors(part, f"{part.path}.selectableFields")
 
 
-_WITHOUT_SCHEMA = {
-    "schema": "may only be set when `version.schema.openAPIV3Schema` is not included",  # kube-apiserver's words
-    "validation": "may only be set when validations.schema is included",
-}
+_AT_ROOT_WITH_STATUS = (
+    "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
+    "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields "
+    "XValidations"
+)
+_KEYWORDS_WITH_STATUS = frozenset(
+    {f"{name[0].lower()}{name[1:]}" for name in _AT_ROOT_WITH_STATUS.split()} | {PRESERVE, RULES}
+)
 
 
-def _part_errors(part: JsonObject, path: str, field: str) -> Iterator[FieldError]:
-    """Of a version, or of what all versions share. `field`: the name of the schema there."""
-    schema = _schema(part)
-    found = [] if schema is None else schema_errors(schema, f"{path}.{field}.openAPIV3Schema")
-    yield from found
-    yield from _scale_errors((part.get("subresources") or {}).get("scale"), f"{path}.subresources.scale")
-    for index, column in enumerate(part.get("additionalPrinterColumns") or []):
-        yield from _column_errors(column, f"{path}.additionalPrinterColumns[{index}]")
-    selectable_fields = part.get("selectableFields") or []
-    if selectable_fields and schema is None:
-        yield _invalid(f"{path}.selectableFields", "", _WITHOUT_SCHEMA[field])
-    if schema is None or found:
+def _status_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+    """The status is validated by its own schema, without the rest of the root."""
+    if schema.get("type") not in (None, "", "object"):
+        reason = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+        yield _invalid(f"{path}.type", schema["type"], reason)
         return
-    for index, selectable in enumerate(selectable_fields):
-        yield from _selectable_errors(
-            selectable.get("jsonPath") or "", schema, f"{path}.selectableFields[{index}].jsonPath"
+    used = {name for name, value in schema.items() if value not in (None, "", [], {}) and value is not False}
+    if schema.get("additionalProperties") is False or used - _KEYWORDS_WITH_STATUS:
+        reason = (
+            f"only [{_AT_ROOT_WITH_STATUS}] fields are allowed at the root of the schema if the status subresource is "
+            "enabled"
         )
+        yield _shown(path, reason)
+
+
+_MOST_WARNING = 256
+
+
+def _deprecation_errors(version: JsonObject, path: str) -> Iterator[FieldError]:
+    text = version.get("deprecationWarning")
+    if text is None:
+        return
+    if not version.get("deprecated"):
+        yield _invalid(path, text, "can only be set for deprecated versions")
+        return
+    if len(text.encode()) > _MOST_WARNING:
+        yield _invalid(path, text, f"must be <= {_MOST_WARNING} characters long")
+    if not text:
+        yield _invalid(path, text, "must not be an empty string")
+    for index, char in enumerate(text):
+        if not char.isprintable():
+            at = len(text[:index].encode())
+            words = f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
+            yield _invalid(path, text, words)
+            return
 
 
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -181,34 +255,49 @@ def _scale_errors(scale: JsonObject | None, path: str) -> Iterator[FieldError]:
         if not value:
             if field != "labelSelectorPath":
                 yield FieldError("FieldValueRequired", f"{path}.{field}")
-        elif not _SIMPLE_PATH.fullmatch(value):
-            yield _invalid(f"{path}.{field}", value, "must be a json path in the dot notation")
+        elif not value.startswith("."):
+            yield _invalid(f"{path}.{field}", value, "must be a simple json path starting with .")
         elif not value.startswith(start):
             yield _invalid(f"{path}.{field}", value, f"should be a json path under {where}")
 
 
-def _selectable_errors(path_text: str, schema: JsonObject, path: str) -> Iterator[FieldError]:
-    if not path_text:
-        yield FieldError("FieldValueRequired", path)
-        return
-    if not _SIMPLE_PATH.fullmatch(path_text):
-        yield _invalid(path, path_text, "is an invalid path: does not point to a valid field")
-        return
-    steps = path_text.split(".")[1:]
-    if steps[0] == "metadata":
-        yield _invalid(path, path_text, "must not point to fields in metadata")
-        return
-    found: Any = schema
-    for step in steps:
-        found = (found.get("properties") or {}).get(step) if isinstance(found, dict) else None
-    if found is None:
-        yield _invalid(path, path_text, "is an invalid path: does not point to a valid field")
-    elif found.get("type") not in ("string", "boolean", "integer"):
-        reason = (
-            "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are "
-            "allowed."
+_MOST_SELECTABLE = 8
+
+
+def _selectable_errors(part: DefinitionPart, path: str) -> Iterator[FieldError]:
+    if part.schema is None:
+        field = "version.schema.openAPIV3Schema"  # kube-apiserver's words
+        without = f"`{field}` is not included"
+        yield _invalid(
+            path,
+            "",
+            f"may only be set when {'validations.schema is included' if path == 'spec.selectableFields' else without}",
         )
-        yield _invalid(path, path_text, reason)
+        return
+    known: set[tuple[str, ...]] = set()
+    for index, selectable in enumerate(part.selectable_fields):
+        at, text = f"{path}[{index}].jsonPath", selectable.get("jsonPath") or ""
+        if not text:
+            yield FieldError("FieldValueRequired", at)
+            continue
+        try:
+            steps, found = field_schema(part.schema, text, brackets=False)
+        except FieldPathError as error:
+            yield _invalid(at, text, f"is an invalid path: {error}")
+            continue
+        if steps[0] == "metadata":
+            yield _invalid(at, text, "must not point to fields in metadata")
+        if (found or {}).get("type") not in ("string", "boolean", "integer"):
+            reason = (
+                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats "
+                "are allowed."
+            )
+            yield _invalid(at, text, reason)
+        if steps in known:
+            yield FieldError("FieldValueDuplicate", at, value=text)
+        known.add(steps)
+    if len(known) > _MOST_SELECTABLE:
+        yield FieldError("FieldValueTooMany", path, f"must have at most {_MOST_SELECTABLE} items", len(known))
 
 
 def _name_errors(names: JsonObject) -> Iterator[FieldError]:
@@ -239,7 +328,10 @@ def _label_problem(text: str) -> str:
 
 
 def definition_update_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
-    errors = definition_errors(new)
+    """What is wrong in the stored definition may stay: an older server accepted it."""
+    if errors := definition_errors(new):
+        known = definition_errors(old)
+        errors = [error for error in errors if error not in known]
     before, after = old.get("spec") or {}, new.get("spec") or {}
     is_established = any(
         each.get("type") == "Established" and each.get("status") == "True"

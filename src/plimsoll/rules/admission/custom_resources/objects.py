@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import ErrorType, FieldError
-from plimsoll.rules.admission.formats import FORMATS
+from plimsoll.rules.admission.custom_resources.extensions import EMBEDDED, INT_OR_STRING
+from plimsoll.rules.admission.custom_resources.formats import FORMATS
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.re2.matcher import RegexBudgetError, compiled
 
-INT_OR_STRING = "x-kubernetes-int-or-string"
 _OTHERS = ("apiVersion", "kind", "metadata")
 _ABSENT: Any = object()  # no old value belongs to the new one
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -39,6 +39,11 @@ def custom_errors(schema: JsonObject, document: JsonObject, old: JsonObject | No
     return list(_errors({**schema, "properties": rest, "required": required}, own, "", before))
 
 
+def value_errors(schema: JsonObject, value: Any) -> list[FieldError]:
+    """Of any value, with paths from there."""
+    return list(_errors(schema, value, ""))
+
+
 def _errors(schema: JsonObject, value: Any, path: str, old: Any = _ABSENT) -> Iterator[FieldError]:
     if value is None and schema.get("nullable"):
         return
@@ -47,7 +52,7 @@ def _errors(schema: JsonObject, value: Any, path: str, old: Any = _ABSENT) -> It
     kinds = _kinds(schema)
     if kinds and not any(_is_type(kind, value) for kind in kinds):
         shown = json_type(value)
-        reason = f'{path or "."} in body must be of type {",".join(kinds)}: "{shown}"'
+        reason = f'{path} in body must be of type {",".join(kinds)}: "{shown}"'
         yield FieldError("FieldValueTypeInvalid", path, reason, shown)
         return
     if "enum" in schema and not any(_is_equal(value, allowed) for allowed in schema["enum"]):
@@ -217,7 +222,7 @@ def _object_errors(schema: JsonObject, value: JsonObject, path: str, old: Any) -
             yield from _errors(properties[name], member, at(name), before.get(name, _ABSENT))
         elif isinstance(others, dict):
             yield from _errors(others, member, at(name), before.get(name, _ABSENT))
-    if schema.get("x-kubernetes-embedded-resource"):
+    if schema.get(EMBEDDED):
         for name in ("apiVersion", "kind"):
             if not value.get(name):
                 yield FieldError("FieldValueRequired", at(name), "must not be empty")
