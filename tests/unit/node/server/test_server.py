@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import tracemalloc
 from contextlib import aclosing
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from plimsoll.kube.request import ApiResponse, Request, UnreachableError
 from plimsoll.kube.websocket import connect
 from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import access_policy, subresources
-from plimsoll.node.server.http import PortInUseError
+from plimsoll.node.server.http import PIECE_BYTES, PortInUseError
 from plimsoll.node.server.server import NodePages, NodeServer
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.node.node_config import machine_from_capacity, resolved
@@ -102,6 +103,37 @@ async def test_r9_allocated_pods_are_listed(world: World, path: str, status: int
         assert [each["metadata"]["name"] for each in shown] == names
     else:
         assert answer.body.decode().strip() == "pod not found"
+
+
+@pytest.mark.parametrize("size", [0, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 20 * PIECE_BYTES + 7])
+async def test_a_page_arrives_whole_however_long_it_is(world: World, size: int) -> None:
+    page = ("0123456789\n" * (size // 11 + 1))[:size]
+    world.endpoint._pages = msgspec.structs.replace(world.endpoint._pages, metrics=lambda: page)
+    transport = world.as_server()
+    try:
+        for _ in range(2):  # on one connection
+            answer = await transport.send(Request("GET", "/metrics"))
+            assert (answer.status, answer.body.decode()) == (200, page)
+    finally:
+        await transport.close()
+
+
+async def test_a_page_that_no_one_reads_is_not_encrypted(world: World) -> None:
+    """What waits for a reader is a few pieces, not the whole page a second time."""
+    page = "x" * (16 << 20)
+    world.endpoint._pages = msgspec.structs.replace(world.endpoint._pages, metrics=lambda: page)
+    tls = world.authority.client_context()
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", world.port, ssl=tls, server_hostname=endpoint_name(NODE), limit=1024
+    )
+    tracemalloc.start()
+    try:
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * len(page)
+    finally:
+        tracemalloc.stop()
+        writer.transport.abort()
 
 
 # --- who may ask ---
