@@ -109,12 +109,17 @@ class LiveSource:
 
     async def live_page(self, query: Mapping[str, Sequence[str]]) -> bytes:
         """`since` and `run`: what the reader has already."""
-        await self.sample(max(LIVE_LEAST_S, self._cost_s / LIVE_SHARE))
+        await self.sample(self._live_pace_s)
         if _one(query, "part") == "node":
             return msgspec.json.encode({**self.state.node, "at": self.state.at_s})
         given = _one(query, "since")
         since = int(given) if given.isdecimal() and _one(query, "run") == self.state.run else 0
-        return msgspec.json.encode(self.state.frame(since))
+        next_s = max(0.0, round(self.state.at_s + self._live_pace_s - self._clock(), 2))
+        return msgspec.json.encode(msgspec.structs.replace(self.state.frame(since), next_s=next_s))
+
+    @property
+    def _live_pace_s(self) -> float:
+        return max(LIVE_LEAST_S, self._cost_s / LIVE_SHARE)
 
     async def history_page(self, query: Mapping[str, Sequence[str]]) -> bytes:
         """`from` and `to`, in seconds since the epoch."""
