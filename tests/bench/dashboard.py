@@ -96,7 +96,8 @@ def sampled(root: str) -> dict[str, float]:
         time.sleep(0.25)
         began_s = time.thread_time()
         state.begin(time.time())
-        state.set_vessels(listed)
+        if not state.vessels:
+            state.set_vessels(listed)
         for number, path in enumerate(paths):
             row = readers.read(path, state.at_s)
             if row is not None:
