@@ -76,8 +76,10 @@ class SignalLive(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class Frame(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """`run` changes when the agent is started again: its sequence numbers begin at 1 again. `next_s`: after so many seconds
-    the node has something newer."""
+    """`run` changes when the agent is started again: its sequence numbers begin at 1 again.
+
+    `next_s`: after so many seconds the node has something newer.
+    """
 
     run: str
     seq: int

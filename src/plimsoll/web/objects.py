@@ -1,7 +1,7 @@
 """Pods, nodes and events as the dashboard shows them: the few fields that it needs, and what changed since last time.
 
-A kind is listed where the store has a change of it; records are compared by their version, so that only a changed object
-is decoded.
+A kind is listed where the store has a change of it; records are compared by their version, so that only a changed
+object is decoded.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Hashable, Iterable, Mapping
+from contextlib import ExitStack, closing, suppress
 from typing import Literal, Protocol, get_args
 
 import msgspec
@@ -106,6 +106,8 @@ class CgroupOpener(Protocol):
     @property
     def version(self) -> CgroupVersion: ...
     def directory(self, path: str, file: str) -> Directory: ...
+    def mount_of(self, file: str) -> Hashable | None:
+        """The same for all files of one hierarchy; None for one that is not mounted."""
 
 
 _PRESSURE = ("cpu.pressure", "memory.pressure", "io.pressure")
@@ -173,26 +175,7 @@ class UsageReader:
         self.version: CgroupVersion = driver.version
         self.path = path
         self._parts = frozenset(parts)
-        self._files: dict[str, KeptFile] = {}
-        try:
-            with driver.directory(path, "cgroup.procs"):
-                pass  # CgroupGoneError here means the cgroup, below only one of its hierarchies
-            for file in _files(self.version, self._parts):
-                self._open(driver, file)
-        except CgroupError:
-            self.close()
-            raise
-
-    def _open(self, driver: CgroupOpener, file: str) -> None:
-        try:
-            with driver.directory(self.path, file) as directory:
-                if directory.has(file) and not (file.endswith(".pressure") and directory.read_if_there(file) is None):
-                    self._files[file] = KeptFile(directory, file)
-        except CgroupGoneError:
-            return  # the hierarchy does not have this cgroup
-        except CgroupError as error:
-            if error.errno != errno.ENOENT:  # a hierarchy that is not mounted
-                raise
+        self._files = kept_files(driver, path, _files(self.version, self._parts))
 
     def close(self) -> None:
         for file in self._files.values():
@@ -202,6 +185,53 @@ class UsageReader:
     def read(self) -> CgroupUsage:
         """Raises CgroupGoneError once the cgroup is removed."""
         return from_texts({name: file.read() for name, file in self._files.items()}, self.version, self._parts)
+
+
+def kept_files(driver: CgroupOpener, path: str, names: Iterable[str]) -> dict[str, KeptFile]:
+    """Open those of the files that the cgroup has: a kernel may lack a file, and a hierarchy the cgroup.
+
+    Raises CgroupGoneError where no hierarchy has it.
+    """
+    found: dict[str, KeptFile] = {}
+    with ExitStack() as opened:
+        opened.enter_context(driver.directory(path, "cgroup.procs"))
+        directories: dict[Hashable, Directory | None] = {None: None}
+        try:
+            for name in names:
+                mount = driver.mount_of(name)
+                if mount not in directories:
+                    directories[mount] = None
+                    with suppress(CgroupGoneError):
+                        directories[mount] = opened.enter_context(driver.directory(path, name))
+                directory = directories[mount]
+                if directory is not None and (file := _kept_file(directory, name)) is not None:
+                    found[name] = file
+        except CgroupError:
+            for file in found.values():
+                file.close()
+            raise
+    return found
+
+
+def _kept_file(directory: Directory, name: str) -> KeptFile | None:
+    try:
+        file = KeptFile(directory, name)
+    except CgroupGoneError:
+        return None
+    except CgroupError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    if not name.endswith(".pressure"):
+        return file
+    try:
+        file.read()
+    except CgroupError as error:
+        file.close()
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENODEV):
+            raise
+        return None  # PSI is disabled, or the cgroup is gone
+    return file
 
 
 def usage(driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> CgroupUsage | None:

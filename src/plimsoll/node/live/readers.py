@@ -8,16 +8,14 @@ read every time.
 
 from __future__ import annotations
 
-import errno
 import itertools
 import time
 from collections.abc import Mapping
 
 from plimsoll.cgroups.stats.readers import OpenReaders
-from plimsoll.cgroups.stats.usage import CgroupOpener
+from plimsoll.cgroups.stats.usage import CgroupOpener, kept_files
 from plimsoll.codec.kernel.files import SomeKeys, cpu_max, number_or_max, pressure
 from plimsoll.codec.live_page import COLUMN, COLUMNS, NONE
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, KeptFile
 from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES
 
 FULL_EVERY = 8
@@ -79,39 +77,18 @@ class CgroupReader:
 
     def __init__(self, files: CgroupOpener, path: str) -> None:
         self.path, self._version = path, files.version
-        self._files: dict[str, KeptFile] = {}
+        names = (*_BUSY[self._version], *_LIMITS[self._version], *_REST[self._version])
+        self._files = kept_files(files, path, names)
         self._busy: list[bytes] = []
         self._limits: list[bytes] = []
         self._readings = next(_STAGGER)
         self.row = [NONE] * len(COLUMNS)
         self.cpu_us, self.at_s = NONE, 0.0
-        try:
-            with files.directory(path, "cgroup.procs"):
-                pass  # CgroupGoneError here means the cgroup itself
-            for name in (*_BUSY[self._version], *_LIMITS[self._version], *_REST[self._version]):
-                self._open(files, name)
-        except CgroupError:
-            self.close()
-            raise
         self._busy_names, self._limit_names, self._rest_names = (
             tuple(name for name in names[self._version] if name in self._files) for names in (_BUSY, _LIMITS, _REST)
         )
         self._read_busy = tuple(self._files[name].read for name in self._busy_names)
         self._read_limits = tuple(self._files[name].read for name in self._limit_names)
-
-    def _open(self, files: CgroupOpener, name: str) -> None:
-        try:
-            with files.directory(self.path, name) as directory:
-                if not directory.has(name):
-                    return
-                if name.endswith(".pressure") and directory.read_if_there(name) is None:
-                    return  # PSI is disabled
-                self._files[name] = KeptFile(directory, name)
-        except CgroupGoneError:
-            return  # this hierarchy does not have the cgroup
-        except CgroupError as error:
-            if error.errno not in (errno.ENOENT, errno.EOPNOTSUPP):
-                raise
 
     def close(self) -> None:
         for file in self._files.values():
