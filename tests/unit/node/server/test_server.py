@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import tracemalloc
+from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -44,7 +45,7 @@ async def _get(world: World, path: str) -> ApiResponse:
         pytest.param("/stats/summary", 200, '{"node":{"nodeName":"n1"}}', id="summary"),
         pytest.param("/metrics", 200, "kubelet_running_pods 1\n", id="metrics"),
         pytest.param("/metrics/resource", 200, "scrape_error 0\n", id="resource"),
-        pytest.param("/metrics/cadvisor", 200, "", id="cadvisor"),
+        pytest.param("/metrics/cadvisor", 200, "# HELP x y\nx 1\n", id="cadvisor"),
         pytest.param("/metrics/probes", 404, "404 page not found\n", id="a page that is not there"),
         pytest.param("/configz", 200, '{"kubeletconfig":{"maxPods":110}}', id="configz"),
         pytest.param("/", 404, "404 page not found\n", id="root"),
@@ -134,6 +135,29 @@ async def test_a_page_that_no_one_reads_is_not_encrypted(world: World) -> None:
     finally:
         tracemalloc.stop()
         writer.transport.abort()
+
+
+async def test_a_long_page_is_built_as_it_is_read(world: World) -> None:
+    built = 0
+
+    def parts() -> Iterator[str]:
+        nonlocal built
+        for built in range(1, 1001):
+            yield f"{built % 10}" * PIECE_BYTES + "\n"
+
+    world.endpoint._pages = msgspec.structs.replace(world.endpoint._pages, cadvisor=parts)
+    tls = world.authority.client_context()
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", world.port, ssl=tls, server_hostname=endpoint_name(NODE), limit=1024
+    )
+    try:
+        writer.write(b"GET /metrics/cadvisor HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        assert built < 1000  # of 64 MB; sockets take a few
+    finally:
+        writer.transport.abort()
+    answer = await _get(world, "/metrics/cadvisor")
+    assert (answer.status, len(answer.body), built) == (200, 1000 * (PIECE_BYTES + 1), 1000)
 
 
 # --- who may ask ---
