@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.kube import request
@@ -28,6 +28,8 @@ ARGUMENTS = (
     *("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-default-apps", "--disable-sync", "--no-first-run", "--mute-audio"),
 )
+NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"  # another test has made an interface: Chromium drops what it has sent
+ERROR_PAGE = "chrome-error://"  # on the way to which it may still be
 MIB = 1 << 20
 # Evicts as soon as the pods use more than 180 MiB, which no machine notices.
 CAPACITY, EVICTION = "cpu=4,memory=480Mi", {"memory.available": "300Mi"}
@@ -130,16 +132,27 @@ class Tab:
         self.page.on("pageerror", lambda error: self._complain(str(error)))
 
     def _complain(self, text: str) -> None:
-        self.complaints.append(text)
+        if NETWORK_CHANGED not in text:
+            self.complaints.append(text)
 
     def open(self, view: str = "", link: str = "") -> Page:
-        self.page.goto(link or self.cluster.link())
+        address = link or self.cluster.link()
+        until(lambda: self._is_at(address))
         self.page.wait_for_selector('[data-connection="open"]')
         # Set once: a page that is loaded again does not have it.
         self.page.evaluate("globalThis.sameDocument = true")
         if view:
             self.go(view)
         return self.page
+
+    def _is_at(self, address: str) -> bool:
+        try:
+            self.page.goto(address)
+        except Error as error:
+            if NETWORK_CHANGED not in error.message and ERROR_PAGE not in error.message:
+                raise
+            return False
+        return True
 
     def go(self, view: str) -> None:
         self.page.evaluate("view => { location.hash = `#/${view}`; }", view)

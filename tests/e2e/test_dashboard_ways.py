@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import Route
 
 from tests.e2e.dashboard_browser import Cluster, Tab, missing
 from tests.e2e.kubectl import Kubectl, NoKubectlError, any_binary
@@ -73,3 +74,25 @@ def test_port_forward_to_the_api_server(tab: Tab, kube: Kubectl, dashboard: Any)
         tab.page.goto(link._replace(netloc=f"127.0.0.1:{port}").geturl())
         updated(tab)
     cluster.delete("gate")
+
+
+@pytest.mark.parametrize(
+    "lost", ["style.css", "vendor/htm-preact.umd.js", "app.js", "hull.js", "api/session", "api/whoami", "api/stream"]
+)
+def test_a_page_begins_although_a_request_is_lost(tab: Tab, lost: str) -> None:
+    """As all requests are that are on their way when the network of the browser's machine changes."""
+    times: list[str] = []
+
+    def lose_the_first(route: Route) -> None:
+        times.append(route.request.url)
+        if len(times) == 1:
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    tab.page.route(re.compile(rf"/dashboard/{re.escape(lost)}(\?|$)"), lose_the_first)
+    tab.open()
+    updated(tab)
+    assert len(times) > 1
+    expected = re.compile("net::ERR_CONNECTION_RESET|'globalThis.htmPreact' as it is undefined")
+    tab.complaints[:] = [each for each in tab.complaints if not expected.search(each)]

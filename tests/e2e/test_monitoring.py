@@ -88,7 +88,7 @@ class Played:
         kills = {("app", "default", "web"): self.count // 10}
         read = stats.scraped(snapshot)
         lines = self.lines.page(snapshot, read, stats.class_paths(snapshot), distances)
-        return cadvisor_page(snapshot, read, kills) + lines
+        return "".join((*cadvisor_page(snapshot, read, kills), *lines))
 
 
 class PageHandler(BaseHTTPRequestHandler):

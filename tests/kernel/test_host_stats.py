@@ -123,7 +123,7 @@ def test_a_sample_of_a_full_node_is_cheap(tmp_path: Path) -> None:
             found = stats.sample()
             costs.append(time.process_time() - began)
             began = time.process_time()
-            resource_page(found), cadvisor_page(found, {}), summary_json(found)
+            resource_page(found), list(cadvisor_page(found, {})), summary_json(found)
             pages.append(time.process_time() - began)
         stats.close()
         assert len(found.pods) == PODS

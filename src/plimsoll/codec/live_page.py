@@ -76,7 +76,10 @@ class SignalLive(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class Frame(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """`run` changes when the agent is started again: its sequence numbers begin at 1 again."""
+    """`run` changes when the agent is started again: its sequence numbers begin at 1 again.
+
+    `next_s`: after so many seconds the node has something newer.
+    """
 
     run: str
     seq: int
@@ -88,6 +91,7 @@ class Frame(msgspec.Struct, omit_defaults=True, rename="camel"):
     gone: list[str] = []
     orders: Orders | None = None  # in a frame with `since`, the id of an entry stands for one that has not changed
     marks: list[Mark] = []
+    next_s: float = msgspec.field(default=0.0, name="nextSeconds")
 
 
 def folded_orders(known: Orders, changed: Orders) -> Orders:

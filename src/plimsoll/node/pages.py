@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import chain
 
 import msgspec
 
@@ -61,11 +62,12 @@ def node_pages(
     async def owners() -> bytes:
         return msgspec.json.encode(owners_page(agent))
 
-    def cadvisor() -> str:
+    def cadvisor() -> Iterator[str]:
         snapshot = stats.sample(PAGE_AGE_S)
         read = stats.scraped(snapshot)
-        return cadvisor_page(snapshot, read, pressure.oom_kills_by_container()) + lines.page(
-            snapshot, read, stats.class_paths(snapshot), pressure.distances()
+        return chain(
+            cadvisor_page(snapshot, read, pressure.oom_kills_by_container()),
+            lines.page(snapshot, read, stats.class_paths(snapshot), list(pressure.distances())),
         )
 
     return NodePages(

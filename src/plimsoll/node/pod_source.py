@@ -61,7 +61,7 @@ class PodsShown:
                 continue
             paths = self._agent.cgroups.paths(worker.uid) if self._agent.cgroups.enforced else {}
             metadata = worker.pod.metadata
-            logs = log_directory(self._agent.paths.logs, metadata)
+            logs = str(log_directory(self._agent.paths.logs, metadata))
             yield PodPlace(
                 uid=worker.uid,
                 name=metadata.name,
@@ -76,7 +76,7 @@ class PodsShown:
                         pid=each.pid,
                         started_s=each.started_s,
                         image=each.image,
-                        log_directory=str(logs / each.name),
+                        log_directory=f"{logs}/{each.name}",
                     )
                     for each in observed.containers
                     if each.phase == "running"

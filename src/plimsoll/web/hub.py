@@ -161,16 +161,21 @@ class Hub:
     async def _run(self, app: App) -> None:
         """While there are tabs."""
         while self._tabs:
-            self._publish_objects(app)
-            names = {tab.node for tab in self._tabs if tab.node}
-            for gone in self._nodes.keys() - names:
-                del self._nodes[gone]
-            reads = [self._read_node(app, name) for name in names]
-            if app.cluster.clock() - self._fleet_s >= FLEET_S:
-                reads.append(self._read_fleet(app))
-            await asyncio.gather(*reads)
+            await self._tick(app)
             await asyncio.sleep(TICK_S)
         self._nodes.clear()
+
+    async def _tick(self, app: App) -> None:
+        self._publish_objects(app)
+        names = {tab.node for tab in self._tabs if tab.node}
+        for gone in self._nodes.keys() - names:
+            del self._nodes[gone]
+        now_s = asyncio.get_running_loop().time()
+        due = [name for name in names if name not in self._nodes or self._nodes[name].due_s <= now_s]
+        reads = [self._read_node(app, name) for name in due]
+        if app.cluster.clock() - self._fleet_s >= FLEET_S:
+            reads.append(self._read_fleet(app))
+        await asyncio.gather(*reads)
 
     def _publish_objects(self, app: App) -> None:
         delta = self._objects.delta(app.cluster)
@@ -203,6 +208,10 @@ class Hub:
             self._publish("fleet", msgspec.json.encode({"nodes": changed, "gone": gone}))
 
     async def _overview(self, app: App, name: str) -> dict[str, Any]:
+        """What `/live?part=node` has; of a node that is shown, from its frames."""
+        live = self._nodes.get(name)
+        if live is not None and live.seq and not live.problem:
+            return {**live.node, "at": live.at}
         try:
             data = await node_page(self._calls, app.cluster, name, "/live?part=node")
             facts: dict[str, Any] = msgspec.json.decode(data)

@@ -18,6 +18,7 @@ from plimsoll.codec.live_page import Frame, Mark, Orders, folded_orders
 from plimsoll.kube.request import Request, UnreachableError
 
 ANSWER_S = 5.0
+MOST_S = 30.0  # between two readings of a page, whatever the node says
 MOST_MARKS = 500
 _frames = msgspec.json.Decoder(Frame)
 
@@ -51,6 +52,7 @@ class LiveNode:
     def __init__(self, name: str) -> None:
         self.name = name
         self.run, self.seq, self.at = "", 0, 0.0
+        self.due_s = 0.0  # in the time of the event loop: before it the node has nothing new
         self.node: dict[str, Any] = {}
         self.vessels: dict[str, dict[str, Any]] = {}
         self.rows: dict[str, list[int]] = {}
@@ -66,6 +68,7 @@ class LiveNode:
     def apply(self, data: bytes) -> Frame:
         """Raises msgspec.DecodeError for a page of another version."""
         frame = _frames.decode(data)
+        self.due_s = asyncio.get_running_loop().time() + min(frame.next_s, MOST_S)
         if not frame.since:
             self.vessels, self.rows, self.orders, self.node, self.marks = {}, {}, {}, {}, []
         self.run, self.seq, self.at, self.problem = frame.run, frame.seq, frame.at, ""

@@ -1,6 +1,7 @@
 """Pods, nodes and events as the dashboard shows them: the few fields that it needs, and what changed since last time.
 
-Records of the store are compared by their version, so that only a changed object is decoded.
+A kind is listed where the store has a change of it; records are compared by their version, so that only a changed
+object is decoded.
 """
 
 from __future__ import annotations
@@ -100,11 +101,16 @@ class _Kind:
 
     def __init__(self, storage: str, show: Callable[[JsonObject], Shown], most: int | None = None) -> None:
         self._prefix, self._show, self._most = prefix(stored_resource(storage)), show, most
+        self._changes: int | None = None  # of the store, at the last reading
         self._versions: dict[str, int] = {}
         self.shown: dict[str, Shown] = {}
 
     def changed(self, cluster: Cluster) -> tuple[list[str], list[str]]:
         """Keys that are new or have changed, and keys that are gone."""
+        changes = cluster.store.changes_of(self._prefix).end
+        if changes == self._changes:
+            return [], []
+        self._changes = changes
         records: Iterable[Any] = cluster.store.list(self._prefix)[1]
         if self._most is not None:
             records = sorted(records, key=lambda record: record.version)[-self._most :]
@@ -125,7 +131,6 @@ class _Kind:
 
 class ObjectsShown:
     def __init__(self) -> None:
-        self._version = -1
         self._kinds = {
             "pods": _Kind("pods", pod_shown),
             "nodes": _Kind("nodes", node_shown),
@@ -134,10 +139,6 @@ class ObjectsShown:
 
     def delta(self, cluster: Cluster) -> Shown | None:
         """What has changed since the last call; None where nothing has."""
-        version = cluster.store.list("\0")[0]
-        if version == self._version:
-            return None
-        self._version = version
         delta: Shown = {}
         for name, kind in self._kinds.items():
             changed, gone = kind.changed(cluster)

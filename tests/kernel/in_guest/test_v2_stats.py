@@ -72,7 +72,7 @@ def test_everything_is_measured(stats: Stats) -> None:
     read = stats.scraped(found)
     limit = read[APP].cpu_limit
     assert limit and (limit.quota_us, limit.period_us) == (20000, 100000)
-    text = cadvisor_page(found, read)
+    text = "".join(cadvisor_page(found, read))
     assert f'container_spec_cpu_quota{{container="app",id="{APP}"' in text
 
 

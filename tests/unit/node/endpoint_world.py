@@ -164,7 +164,7 @@ def _pages() -> NodePages:
         summary=summary,
         metrics=lambda: "kubelet_running_pods 1\n",
         resource=lambda: "scrape_error 0\n",
-        cadvisor=lambda: "",
+        cadvisor=lambda: iter(("# HELP x y\n", "x 1\n")),
         configuration=lambda: {"maxPods": 110},
         allocated=lambda: [pod("web"), pod("other")],
     )

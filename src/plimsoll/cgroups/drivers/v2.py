@@ -51,6 +51,9 @@ class CgroupsV2:
     def close(self) -> None:
         self.mount.close()
 
+    def mount_of(self, file: str) -> CgroupMount:
+        return self.mount
+
     def directory(self, path: str, file: str = PROCS) -> Directory:
         """The open cgroup; the caller closes it. On v1, `file` selects the hierarchy."""
         return self.mount.directory(path)

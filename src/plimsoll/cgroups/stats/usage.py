@@ -13,13 +13,13 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Hashable, Iterable, Mapping
+from contextlib import ExitStack, closing, suppress
 from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from plimsoll.codec.kernel.files import Keyed, PressureStall, cpu_max, flat_keyed, number_or_max, pressure
+from plimsoll.codec.kernel.files import PressureStall, SomeKeys, cpu_max, number_or_max, pressure
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, Directory, KeptFile
 from plimsoll.linux.machine import HUGEPAGES
 from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES, working_set_bytes
@@ -27,11 +27,14 @@ from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.resources.cpu import shares_from_weight
 from plimsoll.rules.resources.memory import page_label
 
-Part = Literal["memory", "events", "cpu", "pressure", "pids", "hugetlb", "lines", "cpu_limit"]
+# `failcnt` is a part of `events`, `pids_current` of `pids`: what is read at every scrape.
+Part = Literal[
+    "memory", "events", "failcnt", "cpu", "pressure", "pids", "pids_current", "hugetlb", "lines", "cpu_limit"
+]
 PARTS: frozenset[Part] = frozenset(get_args(Part))
 
 
-class MemoryUsage(msgspec.Struct, frozen=True):
+class MemoryUsage(msgspec.Struct, frozen=True, gc=False):
     usage_bytes: int
     working_set_bytes: int | None  # usage − inactive_file: the figure that eviction uses
     limit_bytes: int | None = None  # None: no limit
@@ -42,7 +45,7 @@ class MemoryUsage(msgspec.Struct, frozen=True):
     major_page_faults: int | None = None
 
 
-class MemoryEvents(msgspec.Struct, frozen=True):
+class MemoryEvents(msgspec.Struct, frozen=True, gc=False):
     low: int | None = None
     high: int | None = None
     max: int | None = None  # v1: failcnt
@@ -51,7 +54,7 @@ class MemoryEvents(msgspec.Struct, frozen=True):
     oom_group_kill: int | None = None
 
 
-class CpuUsage(msgspec.Struct, frozen=True):
+class CpuUsage(msgspec.Struct, frozen=True, gc=False):
     usage_us: int | None = None
     user_us: int | None = None
     system_us: int | None = None
@@ -60,18 +63,18 @@ class CpuUsage(msgspec.Struct, frozen=True):
     throttled_us: int | None = None
 
 
-class Pids(msgspec.Struct, frozen=True):
+class Pids(msgspec.Struct, frozen=True, gc=False):
     current: int
     limit: int | None = None  # None: no limit
 
 
-class Pressures(msgspec.Struct, frozen=True):
+class Pressures(msgspec.Struct, frozen=True, gc=False):
     cpu: PressureStall | None = None
     memory: PressureStall | None = None
     io: PressureStall | None = None
 
 
-class MemoryLines(msgspec.Struct, frozen=True):
+class MemoryLines(msgspec.Struct, frozen=True, gc=False):
     """The protections and the throttling limit of v2; v1 has none of them."""
 
     min_bytes: int = 0
@@ -79,7 +82,7 @@ class MemoryLines(msgspec.Struct, frozen=True):
     high_bytes: int | None = None  # None: no limit
 
 
-class CpuLimit(msgspec.Struct, frozen=True):
+class CpuLimit(msgspec.Struct, frozen=True, gc=False):
     shares: int  # on v2 those of its weight
     quota_us: int | None  # None: no limit
     period_us: int
@@ -103,6 +106,8 @@ class CgroupOpener(Protocol):
     @property
     def version(self) -> CgroupVersion: ...
     def directory(self, path: str, file: str) -> Directory: ...
+    def mount_of(self, file: str) -> Hashable | None:
+        """The same for all files of one hierarchy; None for one that is not mounted."""
 
 
 _PRESSURE = ("cpu.pressure", "memory.pressure", "io.pressure")
@@ -110,44 +115,57 @@ _FILE_NAMES: dict[CgroupVersion, dict[Part, tuple[str, ...]]] = {
     2: {
         "memory": ("memory.current", "memory.stat", "memory.max"),
         "events": ("memory.events", "memory.events.local"),
+        "failcnt": ("memory.events.local",),
         "cpu": ("cpu.stat",),
         "pressure": _PRESSURE,
         "pids": ("pids.current", "pids.max"),
+        "pids_current": ("pids.current",),
         "lines": ("memory.min", "memory.low", "memory.high"),
         "cpu_limit": ("cpu.weight", "cpu.max"),
     },
     1: {
         "memory": ("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes"),
         "events": ("memory.failcnt", "memory.oom_control"),
+        "failcnt": ("memory.failcnt",),
         "cpu": ("cpuacct.usage", "cpuacct.usage_user", "cpuacct.usage_sys", "cpu.stat"),
         "pressure": _PRESSURE,
         "pids": ("pids.current", "pids.max"),
+        "pids_current": ("pids.current",),
         "cpu_limit": ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"),
     },
 }
 # Kernel key → field. On v1, `total_…` includes the descendants.
-_STAT_V2 = {
-    "anon": "anon_bytes",
-    "file": "file_bytes",
-    "inactive_file": "inactive_file_bytes",
-    "pgfault": "page_faults",
-    "pgmajfault": "major_page_faults",
-}
-_STAT_V1 = {
-    "total_rss": "anon_bytes",
-    "total_cache": "file_bytes",
-    "total_inactive_file": "inactive_file_bytes",
-    "total_pgfault": "page_faults",
-    "total_pgmajfault": "major_page_faults",
-}
-_CPU_V2 = {
-    "usage_usec": "usage_us",
-    "user_usec": "user_us",
-    "system_usec": "system_us",
-    "nr_periods": "periods",
-    "nr_throttled": "throttled_periods",
-    "throttled_usec": "throttled_us",
-}
+_STAT_V2 = SomeKeys(
+    {
+        "anon": "anon_bytes",
+        "file": "file_bytes",
+        "inactive_file": "inactive_file_bytes",
+        "pgfault": "page_faults",
+        "pgmajfault": "major_page_faults",
+    }
+)
+_STAT_V1 = SomeKeys(
+    {
+        "total_rss": "anon_bytes",
+        "total_cache": "file_bytes",
+        "total_inactive_file": "inactive_file_bytes",
+        "total_pgfault": "page_faults",
+        "total_pgmajfault": "major_page_faults",
+    }
+)
+_CPU_V2 = SomeKeys(
+    {
+        "usage_usec": "usage_us",
+        "user_usec": "user_us",
+        "system_usec": "system_us",
+        "nr_periods": "periods",
+        "nr_throttled": "throttled_periods",
+        "throttled_usec": "throttled_us",
+    }
+)
+_CPU_V1 = SomeKeys({"nr_periods": "periods", "nr_throttled": "throttled_periods", "throttled_time": "throttled_ns"})
+_EVENTS = SomeKeys({name: name for name in MemoryEvents.__struct_fields__})
+_OOM_CONTROL = SomeKeys({"oom_kill": "oom_kill"})
 
 
 class UsageReader:
@@ -157,26 +175,7 @@ class UsageReader:
         self.version: CgroupVersion = driver.version
         self.path = path
         self._parts = frozenset(parts)
-        self._files: dict[str, KeptFile] = {}
-        try:
-            with driver.directory(path, "cgroup.procs"):
-                pass  # CgroupGoneError here means the cgroup, below only one of its hierarchies
-            for file in _files(self.version, self._parts):
-                self._open(driver, file)
-        except CgroupError:
-            self.close()
-            raise
-
-    def _open(self, driver: CgroupOpener, file: str) -> None:
-        try:
-            with driver.directory(self.path, file) as directory:
-                if directory.has(file) and not (file.endswith(".pressure") and directory.read_if_there(file) is None):
-                    self._files[file] = KeptFile(directory, file)
-        except CgroupGoneError:
-            return  # the hierarchy does not have this cgroup
-        except CgroupError as error:
-            if error.errno != errno.ENOENT:  # a hierarchy that is not mounted
-                raise
+        self._files = kept_files(driver, path, _files(self.version, self._parts))
 
     def close(self) -> None:
         for file in self._files.values():
@@ -188,6 +187,53 @@ class UsageReader:
         return from_texts({name: file.read() for name, file in self._files.items()}, self.version, self._parts)
 
 
+def kept_files(driver: CgroupOpener, path: str, names: Iterable[str]) -> dict[str, KeptFile]:
+    """Open those of the files that the cgroup has: a kernel may lack a file, and a hierarchy the cgroup.
+
+    Raises CgroupGoneError where no hierarchy has it.
+    """
+    found: dict[str, KeptFile] = {}
+    with ExitStack() as opened:
+        opened.enter_context(driver.directory(path, "cgroup.procs"))
+        directories: dict[Hashable, Directory | None] = {None: None}
+        try:
+            for name in names:
+                mount = driver.mount_of(name)
+                if mount not in directories:
+                    directories[mount] = None
+                    with suppress(CgroupGoneError):
+                        directories[mount] = opened.enter_context(driver.directory(path, name))
+                directory = directories[mount]
+                if directory is not None and (file := _kept_file(directory, name)) is not None:
+                    found[name] = file
+        except CgroupError:
+            for file in found.values():
+                file.close()
+            raise
+    return found
+
+
+def _kept_file(directory: Directory, name: str) -> KeptFile | None:
+    try:
+        file = KeptFile(directory, name)
+    except CgroupGoneError:
+        return None
+    except CgroupError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    if not name.endswith(".pressure"):
+        return file
+    try:
+        file.read()
+    except CgroupError as error:
+        file.close()
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENODEV):
+            raise
+        return None  # PSI is disabled, or the cgroup is gone
+    return file
+
+
 def usage(driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> CgroupUsage | None:
     """None where there is no such cgroup."""
     with suppress(CgroupGoneError), closing(UsageReader(driver, path, parts)) as reader:
@@ -197,14 +243,14 @@ def usage(driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> Cgr
 
 def from_texts(texts: Mapping[str, bytes], version: CgroupVersion, parts: frozenset[Part] = PARTS) -> CgroupUsage:
     """From the contents of the files that exist."""
-    is_v2, events = version == 2, "events" in parts
+    is_v2, local = version == 2, not parts.isdisjoint(("events", "failcnt"))
     return CgroupUsage(
         None if "memory" not in parts else _memory_v2(texts) if is_v2 else _memory_v1(texts),
-        _events(texts.get("memory.events")) if events else None,
-        None if not events else _events(texts.get("memory.events.local")) if is_v2 else _events_v1(texts),
+        _events(texts.get("memory.events")) if "events" in parts else None,
+        None if not local else _events(texts.get("memory.events.local")) if is_v2 else _events_v1(texts),
         None if "cpu" not in parts else _cpu_v2(texts) if is_v2 else _cpu_v1(texts),
         _pressures(texts) if "pressure" in parts else None,
-        _pids(texts) if "pids" in parts else None,
+        _pids(texts) if "pids" in parts or "pids_current" in parts else None,
         _hugetlb(texts) if "hugetlb" in parts else None,
         _lines(texts) if "lines" in parts else None,
         None if "cpu_limit" not in parts else _cpu_limit_v2(texts) if is_v2 else _cpu_limit_v1(texts),
@@ -230,7 +276,7 @@ def host_pressure(directory: str = "/proc/pressure") -> Pressures | None:
 
 
 def _files(version: CgroupVersion, parts: frozenset[Part]) -> list[str]:
-    files = [file for part, names in _FILE_NAMES[version].items() if part in parts for file in names]
+    files = list(dict.fromkeys(file for part, names in _FILE_NAMES[version].items() if part in parts for file in names))
     if "hugetlb" in parts:
         suffix = "current" if version == 2 else "usage_in_bytes"
         files += [f"hugetlb.{label}.{suffix}" for label in huge_page_labels()]
@@ -248,26 +294,10 @@ def huge_page_labels() -> tuple[str, ...]:
     return tuple(map(page_label, sizes))
 
 
-def _picked(values: Keyed, fields: Mapping[str, str]) -> dict[str, int]:
-    return {field: values[key] for key, field in fields.items() if key in values}
-
-
-def _from_stat(text: bytes, fields: Mapping[str, str]) -> dict[str, int]:
-    """Like `_picked`, without parsing the many other keys: memory.stat is read at every tick for every cgroup."""
-    values, padded = {}, b"\n" + text
-    for key, field in fields.items():
-        begin = padded.find(b"\n%b " % key.encode())
-        if begin >= 0:
-            begin += len(key) + 2
-            end = padded.find(b"\n", begin)
-            values[field] = int(padded[begin : end if end >= 0 else None])
-    return values
-
-
-def _memory(used: bytes | None, stat: bytes | None, limit: int | None, fields: Mapping[str, str]) -> MemoryUsage | None:
+def _memory(used: bytes | None, stat: bytes | None, limit: int | None, keys: SomeKeys) -> MemoryUsage | None:
     if used is None:
         return None
-    usage_bytes, stats = int(used), _from_stat(stat or b"", fields)
+    usage_bytes, stats = int(used), keys.of(stat or b"")
     inactive = stats.get("inactive_file_bytes")
     working_set = None if inactive is None else working_set_bytes(usage_bytes, inactive)
     return MemoryUsage(usage_bytes, working_set, limit, **stats)
@@ -277,7 +307,7 @@ def _memory_v2(texts: Mapping[str, bytes]) -> MemoryUsage | None:
     limit = number_or_max(texts.get("memory.max", b"max"))
     used, stat = texts.get("memory.current"), texts.get("memory.stat")
     if used is None and stat is not None:  # the root cgroup has no memory.current (04 §1.1)
-        stats = _from_stat(stat, _STAT_V2)
+        stats = _STAT_V2.of(stat)
         used = b"%d" % (stats.get("anon_bytes", 0) + stats.get("file_bytes", 0))
     return _memory(used, stat, limit, _STAT_V2)
 
@@ -290,26 +320,24 @@ def _memory_v1(texts: Mapping[str, bytes]) -> MemoryUsage | None:
 
 
 def _events(text: bytes | None) -> MemoryEvents | None:
-    if text is None:
-        return None
-    counts = flat_keyed(text)
-    return MemoryEvents(**{key: counts[key] for key in MemoryEvents.__struct_fields__ if key in counts})
+    return None if text is None else MemoryEvents(**_EVENTS.of(text))
 
 
 def _events_v1(texts: Mapping[str, bytes]) -> MemoryEvents | None:
-    failures, control = texts.get("memory.failcnt"), flat_keyed(texts.get("memory.oom_control", b""))
-    if failures is None and not control:
+    failures, control = texts.get("memory.failcnt"), texts.get("memory.oom_control")
+    if failures is None and control is None:
         return None
-    return MemoryEvents(max=None if failures is None else int(failures), oom_kill=control.get("oom_kill"))
+    kills = None if control is None else _OOM_CONTROL.of(control).get("oom_kill")
+    return MemoryEvents(max=None if failures is None else int(failures), oom_kill=kills)
 
 
 def _cpu_v2(texts: Mapping[str, bytes]) -> CpuUsage | None:
     text = texts.get("cpu.stat")
-    return None if text is None else CpuUsage(**_picked(flat_keyed(text), _CPU_V2))
+    return None if text is None else CpuUsage(**_CPU_V2.of(text))
 
 
 def _cpu_v1(texts: Mapping[str, bytes]) -> CpuUsage | None:
-    stat = flat_keyed(texts.get("cpu.stat", b""))
+    stat = _CPU_V1.of(texts.get("cpu.stat", b""))
     used = _micros(texts.get("cpuacct.usage"))
     if not stat and used is None:
         return None
@@ -317,9 +345,9 @@ def _cpu_v1(texts: Mapping[str, bytes]) -> CpuUsage | None:
         used,
         _micros(texts.get("cpuacct.usage_user")),
         _micros(texts.get("cpuacct.usage_sys")),
-        stat.get("nr_periods"),
-        stat.get("nr_throttled"),
-        _micros(stat.get("throttled_time")),
+        stat.get("periods"),
+        stat.get("throttled_periods"),
+        _micros(stat.get("throttled_ns")),
     )
 
 

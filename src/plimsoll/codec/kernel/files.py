@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -28,6 +29,23 @@ def flat_keyed(text: str | bytes) -> Keyed:
     return {key: int(number) for key, number in zip(words[::2], words[1::2], strict=False) if number.isdecimal()}
 
 
+class SomeKeys:
+    """A few keys of such a file by names of ours, without parsing the others: memory.stat has more than fifty."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        """Key of the kernel → name."""
+        self._found_by = tuple((b"\n%b " % key.encode(), name) for key, name in names.items())
+
+    def of(self, text: bytes) -> Keyed:
+        values, lines = {}, b"\n%b\n" % text
+        for start, name in self._found_by:
+            begin = lines.find(start)
+            if begin >= 0:
+                begin += len(start)
+                values[name] = int(lines[begin : lines.find(b"\n", begin)])
+        return values
+
+
 def number_or_max(text: str | bytes) -> int | None:
     """A limit; None for `max` (no limit)."""
     return None if text.strip() in (b"max", "max") else int(text)
@@ -46,7 +64,7 @@ def cpu_max(text: str) -> CpuMax:
     return CpuMax(None if quota == "max" else int(quota), int(period))
 
 
-class PressureLine(msgspec.Struct, frozen=True):
+class PressureLine(msgspec.Struct, frozen=True, gc=False):
     """Shares of time in percent over 10, 60 and 300 seconds, and the total in µs since boot."""
 
     avg10: float
@@ -55,28 +73,27 @@ class PressureLine(msgspec.Struct, frozen=True):
     total_us: int
 
 
-class PressureStall(msgspec.Struct, frozen=True):
+class PressureStall(msgspec.Struct, frozen=True, gc=False):
     some: PressureLine | None = None
     full: PressureLine | None = None  # cpu has none before kernel 5.13
 
 
-_PRESSURE_NAMES = ["avg10", "avg60", "avg300", "total"]
+_SHARE = r"([0-9]+(?:\.[0-9]+)?)"
+_STALL = rf" avg10={_SHARE} avg60={_SHARE} avg300={_SHARE} total=([0-9]+)\n?"
+_PRESSURE = re.compile(rf"(?:some{_STALL})?(?:full{_STALL})?".encode(), re.ASCII)
 
 
 def pressure(text: str | bytes) -> PressureStall:
     """`some avg10=0.00 avg60=0.00 avg300=0.00 total=0` and the same for `full`."""
-    shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    lines: dict[str, PressureLine] = {}
-    for line in shown.splitlines():
-        words = line.replace("=", " ").split()  # read for every cgroup at each scrape
-        try:
-            _, ten, _, sixty, _, longest, _, total = words[1:]
-            if words[1::2] != _PRESSURE_NAMES:
-                raise KernelTextError("pressure", shown)
-            lines[words[0]] = PressureLine(float(ten), float(sixty), float(longest), int(total))
-        except ValueError:
-            raise KernelTextError("pressure", shown) from None
-    return PressureStall(lines.get("some"), lines.get("full"))
+    lines = _PRESSURE.fullmatch(text if isinstance(text, bytes) else text.encode())  # three files for every cgroup
+    if lines is None:
+        raise KernelTextError("pressure", text if isinstance(text, str) else text.decode("utf-8", "replace"))
+    figures = lines.groups()
+    return PressureStall(_pressure_line(*figures[:4]), _pressure_line(*figures[4:]))
+
+
+def _pressure_line(ten: bytes | None, sixty: bytes, longest: bytes, total: bytes) -> PressureLine | None:
+    return None if ten is None else PressureLine(float(ten), float(sixty), float(longest), int(total))
 
 
 class MountLine(msgspec.Struct, frozen=True):

@@ -8,16 +8,14 @@ read every time.
 
 from __future__ import annotations
 
-import errno
 import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from plimsoll.cgroups.stats.readers import OpenReaders
-from plimsoll.cgroups.stats.usage import CgroupOpener
-from plimsoll.codec.kernel.files import cpu_max, flat_keyed, number_or_max, pressure
+from plimsoll.cgroups.stats.usage import CgroupOpener, kept_files
+from plimsoll.codec.kernel.files import SomeKeys, cpu_max, number_or_max, pressure
 from plimsoll.codec.live_page import COLUMN, COLUMNS, NONE
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, KeptFile
 from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES
 
 FULL_EVERY = 8
@@ -38,20 +36,34 @@ _REST = {
     ),
 }
 _STAT = {
-    2: {
-        "anon": "anon",
-        "shmem": "shmem",
-        "kernel": "kernel",
-        "active_file": "activeFile",
-        "inactive_file": "inactiveFile",
-    },
-    1: {
-        "total_rss": "anon",
-        "total_shmem": "shmem",
-        "total_active_file": "activeFile",
-        "total_inactive_file": "inactiveFile",
-    },
+    2: SomeKeys(
+        {
+            "anon": "anon",
+            "shmem": "shmem",
+            "kernel": "kernel",
+            "active_file": "activeFile",
+            "inactive_file": "inactiveFile",
+        }
+    ),
+    1: SomeKeys(
+        {
+            "total_rss": "anon",
+            "total_shmem": "shmem",
+            "total_active_file": "activeFile",
+            "total_inactive_file": "inactiveFile",
+        }
+    ),
 }
+_CPU_STAT = SomeKeys(
+    {
+        "usage_usec": "usage_us",  # v2
+        "nr_periods": "periods",
+        "nr_throttled": "throttledPeriods",
+        "throttled_usec": "throttledUs",  # v2
+        "throttled_time": "throttled_ns",  # v1
+    }
+)
+_OOM_KILLS = SomeKeys({"oom_kill": "oomKills"})
 _LINES_V2 = {"memory.max": "max", "memory.high": "high", "memory.low": "low", "memory.min": "min"}
 _STALLS = {"memory.pressure": "memoryStall", "cpu.pressure": "cpuStall", "io.pressure": "ioStall"}
 
@@ -65,39 +77,18 @@ class CgroupReader:
 
     def __init__(self, files: CgroupOpener, path: str) -> None:
         self.path, self._version = path, files.version
-        self._files: dict[str, KeptFile] = {}
+        names = (*_BUSY[self._version], *_LIMITS[self._version], *_REST[self._version])
+        self._files = kept_files(files, path, names)
         self._busy: list[bytes] = []
         self._limits: list[bytes] = []
         self._readings = next(_STAGGER)
         self.row = [NONE] * len(COLUMNS)
         self.cpu_us, self.at_s = NONE, 0.0
-        try:
-            with files.directory(path, "cgroup.procs"):
-                pass  # CgroupGoneError here means the cgroup itself
-            for name in (*_BUSY[self._version], *_LIMITS[self._version], *_REST[self._version]):
-                self._open(files, name)
-        except CgroupError:
-            self.close()
-            raise
         self._busy_names, self._limit_names, self._rest_names = (
             tuple(name for name in names[self._version] if name in self._files) for names in (_BUSY, _LIMITS, _REST)
         )
         self._read_busy = tuple(self._files[name].read for name in self._busy_names)
         self._read_limits = tuple(self._files[name].read for name in self._limit_names)
-
-    def _open(self, files: CgroupOpener, name: str) -> None:
-        try:
-            with files.directory(self.path, name) as directory:
-                if not directory.has(name):
-                    return
-                if name.endswith(".pressure") and directory.read_if_there(name) is None:
-                    return  # PSI is disabled
-                self._files[name] = KeptFile(directory, name)
-        except CgroupGoneError:
-            return  # this hierarchy does not have the cgroup
-        except CgroupError as error:
-            if error.errno not in (errno.ENOENT, errno.EOPNOTSUPP):
-                raise
 
     def close(self) -> None:
         for file in self._files.values():
@@ -129,7 +120,7 @@ class CgroupReader:
         if "cpuacct.usage" in texts:
             counted = int(texts["cpuacct.usage"]) // 1000
         elif "cpu.stat" in texts:
-            counted = flat_keyed(texts["cpu.stat"]).get("usage_usec", NONE)
+            counted = _CPU_STAT.of(texts["cpu.stat"]).get("usage_us", NONE)
         elapsed_s = now_s - self.at_s
         if counted >= 0 and self.cpu_us >= 0 and elapsed_s > 0:
             row[COLUMN["cpuMilli"]] = max(0, round((counted - self.cpu_us) / (elapsed_s * 1000)))
@@ -162,35 +153,24 @@ def _figures(row: list[int], texts: Mapping[str, bytes], version: int) -> None:
     if usage is not None:
         row[COLUMN["usage"]] = int(usage)
     if "memory.stat" in texts:
-        for key, amount in _picked(texts["memory.stat"], _STAT[version]):
+        for key, amount in _STAT[version].of(texts["memory.stat"]).items():
             row[COLUMN[key]] = amount
     if "memory.kmem.usage_in_bytes" in texts:
         row[COLUMN["kernel"]] = int(texts["memory.kmem.usage_in_bytes"])
     events = texts.get("memory.events") or texts.get("memory.oom_control")
     if events is not None:
-        row[COLUMN["oomKills"]] = flat_keyed(events).get("oom_kill", NONE)
+        row[COLUMN["oomKills"]] = _OOM_KILLS.of(events).get("oomKills", NONE)
     if "cpu.stat" in texts:
-        stat = flat_keyed(texts["cpu.stat"])
-        row[COLUMN["periods"]] = stat.get("nr_periods", NONE)
-        row[COLUMN["throttledPeriods"]] = stat.get("nr_throttled", NONE)
-        throttled = stat.get("throttled_usec", NONE) if version == 2 else stat.get("throttled_time", NONE)
-        row[COLUMN["throttledUs"]] = throttled if version == 2 or throttled < 0 else throttled // 1000
+        stat = _CPU_STAT.of(texts["cpu.stat"])
+        if "throttled_ns" in stat:
+            stat["throttledUs"] = stat["throttled_ns"] // 1000
+        for key in ("periods", "throttledPeriods", "throttledUs"):
+            row[COLUMN[key]] = stat.get(key, NONE)
     if "pids.current" in texts:
         row[COLUMN["pids"]] = int(texts["pids.current"])
     for name, column in _STALLS.items():
         if name in texts and (some := pressure(texts[name]).some) is not None:
             row[COLUMN[column]] = round(some.avg10 * 100)
-
-
-def _picked(stat: bytes, keys: Mapping[str, str]) -> Iterable[tuple[str, int]]:
-    """Without parsing the many other keys."""
-    padded = b"\n" + stat
-    for key, column in keys.items():
-        begin = padded.find(b"\n%b " % key.encode())
-        if begin >= 0:
-            begin += len(key) + 2
-            end = padded.find(b"\n", begin)
-            yield column, int(padded[begin : end if end >= 0 else None])
 
 
 def _amount(value: int | None) -> int:

@@ -37,7 +37,7 @@ from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.node_config import NodeConfig
 
-LIVE_SHARE, HISTORY_SHARE = 0.005, 0.001
+LIVE_SHARE, HISTORY_SHARE = 0.005, 0.0007
 LIVE_LEAST_S, HISTORY_LEAST_S = 0.9, 10.0
 ORDERS_S, RECORD_S = 2.0, 5.0
 _KINDS: dict[str, MarkKind] = {
@@ -53,6 +53,10 @@ _KINDS: dict[str, MarkKind] = {
 }
 _STEPS = frozenset({"ResizeStarted", "ResizeCompleted", "ResizeDeferred", "ResizeInfeasible"})  # see `timelines`
 log = logging.getLogger(__name__)
+
+
+# The pods that have cgroups; by uid, the ids of their containers and the paths of their cgroups, each by name.
+_PodsNow = tuple[list[Pod], Mapping[str, Mapping[str, str]], dict[str, dict[str, str]]]
 
 
 class LivePods(Protocol):
@@ -97,7 +101,7 @@ class LiveSource:
         self._readers, self._ids = CgroupReaders(files), VesselIds()
         self.state, self.history = LiveState(secrets.token_hex(6)), History()
         self._vessels = NodeVessels([], {}, {})
-        self._key: object = None
+        self._key: _PodsNow | None = None
         self._signals: dict[str, deque[tuple[float, float]]] = {}
         self._cost_s, self._ordered_s = 0.0, float("-inf")
         self._recorded, self._recorded_s = 0, float("-inf")
@@ -109,12 +113,17 @@ class LiveSource:
 
     async def live_page(self, query: Mapping[str, Sequence[str]]) -> bytes:
         """`since` and `run`: what the reader has already."""
-        await self.sample(max(LIVE_LEAST_S, self._cost_s / LIVE_SHARE))
+        await self.sample(self._live_pace_s)
         if _one(query, "part") == "node":
             return msgspec.json.encode({**self.state.node, "at": self.state.at_s})
         given = _one(query, "since")
         since = int(given) if given.isdecimal() and _one(query, "run") == self.state.run else 0
-        return msgspec.json.encode(self.state.frame(since))
+        next_s = max(0.0, round(self.state.at_s + self._live_pace_s - self._clock(), 2))
+        return msgspec.json.encode(msgspec.structs.replace(self.state.frame(since), next_s=next_s))
+
+    @property
+    def _live_pace_s(self) -> float:
+        return max(LIVE_LEAST_S, self._cost_s / LIVE_SHARE)
 
     async def history_page(self, query: Mapping[str, Sequence[str]]) -> bytes:
         """`from` and `to`, in seconds since the epoch."""
@@ -177,11 +186,17 @@ class LiveSource:
         async with self._lock:
             if self._clock() - self.state.at_s < max_age_s and self.state.seq:
                 return
-            await self._renew_vessels()
             began_s, opening_s = time.thread_time(), self._readers.opening_s
+            pods = self._pods_now()
+            if has_changed := pods != self._key:
+                spent_s = time.thread_time() - began_s
+                await self._renew_vessels(*pods)
+                began_s = time.thread_time() - spent_s  # pods change seldom
             now_s = self._clock()
             self.state.begin(now_s)
-            self.state.set_vessels(self._vessels.listed)
+            if has_changed:
+                self.state.set_vessels(self._vessels.listed)
+                self._key = pods
             for name, row in self._rows(now_s):
                 self.state.set_row(name, row)
             self.state.set_node(self._node(now_s))
@@ -202,17 +217,17 @@ class LiveSource:
                 yield name, row
         self._readers.keep_only(self._vessels.paths.values())
 
-    async def _renew_vessels(self) -> None:
-        pods, containers = self._pods.pods(), self._pods.containers()
+    def _pods_now(self) -> _PodsNow:
+        pods = self._pods.pods()
         paths = {pod.metadata.uid: dict(self._pods.paths(pod.metadata.uid)) for pod in pods}
-        pods = [pod for pod in pods if paths[pod.metadata.uid] or self._simulated]
-        key = (pods, containers, paths)
-        if key == self._key:
-            return
+        return [pod for pod in pods if paths[pod.metadata.uid] or self._simulated], self._pods.containers(), paths
+
+    async def _renew_vessels(
+        self, pods: list[Pod], containers: Mapping[str, Mapping[str, str]], paths: dict[str, dict[str, str]]
+    ) -> None:
         self._note_restarts(pods, containers)
         self._vessels = await asyncio.to_thread(node_vessels, pods, containers, paths, self._setting, self._ids)
         self._ids.keep_only(self._vessels.paths.values())
-        self._key = key
 
     def _note_restarts(self, pods: Iterable[Pod], containers: Mapping[str, Mapping[str, str]]) -> None:
         known: dict[tuple[str, str], str] = {}

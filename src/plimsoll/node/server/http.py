@@ -31,6 +31,7 @@ HEAD_BYTES, HEAD_S, IDLE_S, HANDSHAKE_S = 16384, 10.0, 120.0, 10.0
 FORWARDED_HEAD_BYTES = 80 * 1024  # what the API server accepts, and its own headers
 BODY_BYTES = 65536  # no request needs one; one that is sent is read and ignored
 MAX_CONNECTIONS = 512
+PIECE_BYTES = 1 << 16  # of a body: a large block is mapped and cleared for each step of TLS
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
 log = logging.getLogger(__name__)
@@ -200,8 +201,12 @@ class _Connection:
         headers = [("Content-Type", reply.content_type), ("Content-Length", str(len(reply.body))), *reply.headers]
         if close:
             headers.append(("Connection", "close"))
-        self._writer.write(_head(reply.status, headers) + reply.body)
+        self._writer.write(_head(reply.status, headers) + reply.body[:PIECE_BYTES])
         await self._writer.drain()
+        rest = memoryview(reply.body)
+        for start in range(PIECE_BYTES, len(rest), PIECE_BYTES):
+            self._writer.write(rest[start : start + PIECE_BYTES])
+            await self._writer.drain()
 
     async def _stream(self, stream: HttpStream) -> bool:
         """Send until the end or until the client disconnects, which cancels the wait for the next piece."""

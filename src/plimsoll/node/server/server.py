@@ -16,7 +16,7 @@ import functools
 import logging
 import ssl
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.host_logs import host_logs
 from plimsoll.node.server.http import (
     JSON,
+    PIECE_BYTES,
     HttpError,
     HttpRequest,
     HttpResponse,
@@ -79,7 +80,7 @@ class NodePages(msgspec.Struct, frozen=True):
     summary: Callable[[], Awaitable[bytes]] | None = None  # JSON
     metrics: Callable[[], str] | None = None
     resource: Callable[[], str] | None = None
-    cadvisor: Callable[[], str] | None = None
+    cadvisor: Callable[[], Iterator[str]] | None = None  # in parts: it is long
     probes: Callable[[], str] | None = None
     configuration: Callable[[], Mapping[str, Any]] | None = None  # a KubeletConfiguration
     allocated: Callable[[], Iterable[JsonObject]] | None = None  # pods with what is allocated, without their status
@@ -191,8 +192,10 @@ class NodeServer:
                 return _page(pages.metrics)
             case ("metrics", "slis"):
                 return _page(self._health.registry.text)
-            case ("metrics", "resource" | "cadvisor" | "probes" as name):
+            case ("metrics", "resource" | "probes" as name):
                 return _page(getattr(pages, name))
+            case ("metrics", "cadvisor") if pages.cadvisor is not None:
+                return HttpStream(_encoded(pages.cadvisor()), CONTENT_TYPE)
             case _:
                 return NOT_FOUND
 
@@ -217,6 +220,14 @@ class NodeServer:
 
 def _page(build: Callable[[], str] | None) -> Reply:
     return NOT_FOUND if build is None else Reply(200, build().encode(), CONTENT_TYPE)
+
+
+async def _encoded(parts: Iterator[str]) -> AsyncGenerator[bytes]:
+    """Each is built when the one before is on its way."""
+    for part in parts:
+        data = part.encode()
+        for start in range(0, len(data), PIECE_BYTES):
+            yield data[start : start + PIECE_BYTES]
 
 
 def _pod_list(documents: Iterable[JsonObject]) -> Reply:

@@ -91,8 +91,8 @@ class LineMetrics:
         scraped: Mapping[str, CgroupUsage],
         class_paths: Iterable[str],
         distances: Iterable[tuple[str, str, int, int]] = (),
-    ) -> str:
-        """`distances`: of eviction thresholds: signal, kind, distance and threshold in bytes."""
+    ) -> Iterator[str]:
+        """One text for each metric. `distances`: of eviction thresholds: signal, kind, distance, threshold in bytes."""
         at_ms = int(snapshot.at_s * 1000)
         known = [place for place in places(snapshot, class_paths) if place.path in scraped]
         declared = {place.path: _lines(scraped[place.path]) for place in known}
@@ -104,14 +104,11 @@ class LineMetrics:
         ]
         distances = list(distances)
         times = [*self._times(snapshot, known, scraped, holding), *self._node_time(snapshot, distances)]
-        return "".join(
-            [
-                LINE_BYTES.written(_line_samples(known, declared, holding), at_ms),
-                TIME_TO_LINE.written(times, at_ms),
-                THRESHOLD_DISTANCE.written([((kind, signal), away) for signal, kind, away, _ in distances], at_ms),
-                *(each.written(_stalls(stalled, what, share), at_ms) for what, share, each in PRESSURE),
-            ]
-        )
+        yield LINE_BYTES.written(_line_samples(known, declared, holding), at_ms)
+        yield TIME_TO_LINE.written(times, at_ms)
+        yield THRESHOLD_DISTANCE.written([((kind, signal), away) for signal, kind, away, _ in distances], at_ms)
+        for what, share, each in PRESSURE:
+            yield each.written(_stalls(stalled, what, share), at_ms)
 
     def _times(
         self,

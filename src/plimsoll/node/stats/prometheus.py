@@ -5,7 +5,7 @@ Built per request; each sample has the time when it was read. What the kernel do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from plimsoll.cgroups.stats.usage import CgroupUsage
@@ -109,17 +109,18 @@ OOM_EVENTS = Family(
 
 def cadvisor_page(
     snapshot: StatsSnapshot, scraped: Mapping[str, CgroupUsage], kills: Mapping[tuple[str, str, str], int] = NO_KILLS
-) -> str:
-    """The node (`id="/"`), all pods together, each pod and each container. `scraped`: by cgroup path. `kills`: by
-    container, namespace and pod."""
+) -> Iterator[str]:
+    """The node (`id="/"`), all pods together, each pod and each container; one text for each metric. `scraped`: by
+    cgroup path. `kills`: by container, namespace and pod."""
     at_ms, cgroups = int(snapshot.at_s * 1000), list(_cgroups(snapshot))
     rows = [(label_text(_CADVISOR_LABELS, labels), measured) for labels, measured in cgroups]
-    parts = [family(one.kind, one.name, one.text, _CADVISOR_LABELS, one.samples(rows), at_ms) for one in _CADVISOR]
+    for one in _CADVISOR:
+        yield family(one.kind, one.name, one.text, _CADVISOR_LABELS, one.samples(rows), at_ms)
     faults = (*_CADVISOR_LABELS, "failure_type", "scope")
-    parts.append(family("counter", "container_memory_failures_total", _FAULTS_TEXT, faults, _faults(rows), at_ms))
+    yield family("counter", "container_memory_failures_total", _FAULTS_TEXT, faults, _faults(rows), at_ms)
     starts = [(_long_labels(pod, one), one.place.started_s) for pod in snapshot.pods for one in pod.containers]
-    parts.append(family("gauge", *_STARTED, _CADVISOR_LABELS, starts, at_ms))
-    parts.append(OOM_EVENTS.written(_oom_events(snapshot, kills), at_ms))
+    yield family("gauge", *_STARTED, _CADVISOR_LABELS, starts, at_ms)
+    yield OOM_EVENTS.written(_oom_events(snapshot, kills), at_ms)
     limited = [
         (text, limit)
         for (labels, _), (text, _) in zip(cgroups, rows, strict=True)
@@ -127,8 +128,7 @@ def cadvisor_page(
     ]
     for field, name, help_text in _CPU_SPEC:
         samples = [(text, value) for text, limit in limited if (value := getattr(limit, field)) is not None]
-        parts.append(family("gauge", name, help_text, _CADVISOR_LABELS, samples, at_ms))
-    return "".join(parts)
+        yield family("gauge", name, help_text, _CADVISOR_LABELS, samples, at_ms)
 
 
 def cadvisor_families() -> list[Family]:

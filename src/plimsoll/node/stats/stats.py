@@ -36,13 +36,13 @@ from plimsoll.rules.eviction.usage import NO_FS_USAGE, ContainerUsage, FsUsage, 
 IDLE_S = 60.0  # open files keep the kernel from freeing removed cgroups
 RATE_S = 10.0  # the kubelet's housekeeping interval: rates over less are noise
 FIRST_RATE_S = 1.0  # the minimum for a new container: ten periods of its quota
-_POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
-_CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
+_POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids_current")
+_CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids_current", "failcnt")
 MACHINE = "/"  # the root cgroup: a kubelet reports the usage of the machine, not of its pods
 _SCRAPED_PARTS: tuple[Part, ...] = ("lines", "pressure", "cpu_limit")  # what a sample does not have
 _CLASS_PARTS: tuple[Part, ...] = ("memory", "lines")
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
-_FDS_PER_READER = 11  # the most that v1 needs
+_FDS_PER_READER = 9  # the most that v1 needs
 
 
 class ContainerPlace(msgspec.Struct, frozen=True):

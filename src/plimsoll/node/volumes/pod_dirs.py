@@ -20,6 +20,7 @@ import logging
 import os
 import re
 import stat
+from functools import lru_cache
 from pathlib import Path
 
 from plimsoll.codec.kernel.files import mountinfo
@@ -67,12 +68,16 @@ def pod_directory(state: Path, uid: str) -> Path:
 
 def log_directory(logs: Path, metadata: Metadata) -> Path:
     """The log directory of a pod. The name is cut where the file system would refuse it; the uid tells pods apart."""
-    namespace = checked_label(metadata.namespace, "namespace")
-    if problems := dns_subdomain_problems(metadata.name):
-        raise InvalidNameError(f"pod {metadata.name!r}: {problems[0]}")
-    uid = checked_uid(metadata.uid)
-    room = _MAX_NAME - len(f"{namespace}__{uid}")
-    return logs / f"{namespace}_{metadata.name[:room]}_{uid}"
+    return _log_directory(logs, metadata.namespace, metadata.name, metadata.uid)
+
+
+@lru_cache(maxsize=1024)  # every sample of the node's statistics asks for those of all pods
+def _log_directory(logs: Path, namespace: str, name: str, uid: str) -> Path:
+    checked_label(namespace, "namespace")
+    if problems := dns_subdomain_problems(name):
+        raise InvalidNameError(f"pod {name!r}: {problems[0]}")
+    room = _MAX_NAME - len(f"{namespace}__{checked_uid(uid)}")
+    return logs / f"{namespace}_{name[:room]}_{uid}"
 
 
 def container_log(container: str, attempt: int) -> str:
@@ -114,6 +119,7 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
 # --- files of the pod's own that containers may write ---
 
 
+@lru_cache(maxsize=1024)
 def files_directory(state: Path, uid: str) -> Path:
     return pod_directory(state, uid) / "files"
 

@@ -57,6 +57,9 @@ class App extends Component {
   }
 
   async begin() {
+    if (document.documentElement.dataset.start) return; // `start` loads the page again; a code works only once
+    document.documentElement.dataset.start = 'done';
+    sessionStorage.removeItem('plimsoll.starts');
     try {
       const who = await login();
       if (who === null) this.setState({ phase: 'login' });

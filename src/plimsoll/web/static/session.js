@@ -22,7 +22,10 @@ export async function ask(path, options = {}) {
 }
 
 export async function asked(path, options = {}) {
-  const answer = await ask(path, options);
+  return foundIn(await ask(path, options));
+}
+
+async function foundIn(answer) {
   const text = await answer.text();
   let found = {};
   try {
@@ -42,6 +45,20 @@ export class RequestError extends Error {
   }
 }
 
+const PAUSES_MS = [250, 500, 1000, 2000, 4000];
+
+// Sends again while no answer comes: without the session the page could not begin.
+async function reached(send) {
+  for (const pause of PAUSES_MS) {
+    try {
+      return await send();
+    } catch {
+      await new Promise((done) => setTimeout(done, pause));
+    }
+  }
+  return send();
+}
+
 export function posted(path, body) {
   return asked(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
 }
@@ -51,17 +68,13 @@ export async function login() {
   const found = /^#code=([A-Za-z0-9_-]+)$/.exec(location.hash);
   if (found) {
     history.replaceState(null, '', location.pathname + location.search);
-    const answer = await fetch('api/session', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ code: found[1] }),
-      credentials: 'omit',
-    });
+    const options = { method: 'POST', headers: { 'Content-Type': 'application/json' }, credentials: 'omit' };
+    const answer = await reached(() => fetch('api/session', { ...options, body: JSON.stringify({ code: found[1] }) }));
     const body = await answer.json();
     if (!answer.ok) throw new RequestError(answer.status, body.error ?? 'the code is not valid', body);
     keep(body.token);
   }
-  if (token()) return asked('api/whoami');
+  if (token()) return foundIn(await reached(() => ask('api/whoami')));
   // An API server speaks TLS. Without it, `kubectl proxy` is in between and sends the user's credentials itself.
   if (location.protocol !== 'http:') return null;
   const answer = await ask('api/whoami');

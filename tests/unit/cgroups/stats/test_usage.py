@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,16 @@ from plimsoll.cgroups.stats.usage import (
     CpuUsage,
     MemoryEvents,
     MemoryUsage,
+    Part,
     Pids,
+    UsageReader,
     from_texts,
     host_pressure,
+    kept_files,
 )
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, Directory
 from plimsoll.rules.model.kernel import CgroupVersion
+from tests.unit.node.played_node import PlayedCgroups
 
 PRESSURE = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"
 V2 = {
@@ -63,6 +69,63 @@ CASES: list[tuple[str, CgroupVersion, dict[str, bytes], CgroupUsage]] = [
 @pytest.mark.parametrize(("version", "texts", "usage"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
 def test_usage(version: CgroupVersion, texts: dict[str, bytes], usage: CgroupUsage) -> None:
     assert from_texts(texts, version) == usage
+
+
+@pytest.mark.parametrize(
+    ("part", "version", "texts", "usage"),
+    [
+        ("failcnt", 2, V2, CgroupUsage(events_local=MemoryEvents(0, 0, 9, 1, 1))),
+        ("failcnt", 1, V1, CgroupUsage(events_local=MemoryEvents(max=9, oom_kill=1))),
+        ("pids_current", 2, V2, CgroupUsage(pids=Pids(3, 100))),
+    ],
+)
+def test_a_part_of_a_part(part: Part, version: CgroupVersion, texts: dict[str, bytes], usage: CgroupUsage) -> None:
+    """What it does not have comes from files that its reader does not open."""
+    assert from_texts(texts, version, frozenset([part])) == usage
+
+
+def test_a_reader_opens_only_the_files_of_its_parts_and_each_once(tmp_path: Path) -> None:
+    cgroups = PlayedCgroups(tmp_path)
+    cgroups.use("/pod", cpu_us=1)
+    opened = {
+        parts: set(UsageReader(cgroups, "/pod", parts)._files)
+        for parts in (("failcnt", "pids_current"), ("events", "failcnt", "pids", "pids_current"))
+    }
+    local = {"memory.events.local", "pids.current"}
+    assert list(opened.values()) == [local, local | {"memory.events", "pids.max"}]
+
+
+class Counting(PlayedCgroups):
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.opened: list[str] = []
+
+    def directory(self, path: str, file: str) -> Directory:
+        self.opened.append(path)
+        return super().directory(path, file)
+
+
+def test_a_directory_is_opened_once_for_all_its_files(tmp_path: Path) -> None:
+    cgroups = Counting(tmp_path)
+    cgroups.use("/pod", cpu_us=1)
+    kept = kept_files(cgroups, "/pod", ("memory.current", "memory.stat", "memory.zswap", "pids.current", "cpu.stat"))
+    assert sorted(kept) == ["cpu.stat", "memory.current", "memory.stat", "pids.current"]
+    assert len(cgroups.opened) == 2, "one for the cgroup itself, one for the hierarchy"
+    assert kept["pids.current"].read() == b"4"
+    for file in kept.values():
+        file.close()
+
+
+def test_no_file_stays_open_of_a_cgroup_that_cannot_be_read(tmp_path: Path) -> None:
+    cgroups = PlayedCgroups(tmp_path)
+    cgroups.use("/pod", cpu_us=1)
+    (tmp_path / "pod/link").symlink_to("pids.current")
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(CgroupError, match="ELOOP"):
+        kept_files(cgroups, "/pod", ("memory.current", "link"))
+    with pytest.raises(CgroupGoneError):
+        kept_files(cgroups, "/other", ("memory.current",))
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def test_pressure_where_it_exists() -> None:

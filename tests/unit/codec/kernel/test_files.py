@@ -14,6 +14,7 @@ from plimsoll.codec.kernel.files import (
     PressureLine,
     PressureStall,
     ProcessStat,
+    SomeKeys,
     cpu_max,
     enabled_controllers,
     flat_keyed,
@@ -44,6 +45,27 @@ def test_flat_keyed(text: str | bytes, found: dict[str, int]) -> None:
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,12}", fullmatch=True), st.integers(0, 1 << 64)))
 def test_flat_keyed_there_and_back(values: dict[str, int]) -> None:
     assert flat_keyed("".join(f"{key} {value}\n" for key, value in values.items())) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"anon 1\nfile 2\ninactive_file 3\n", {"a": 1, "i": 3}),
+        (b"inactive_anon 7\ninactive_file 3\nanon_thp 9\n", {"i": 3}),
+        (b"inactive_file 3\nanon 1", {"a": 1, "i": 3}),
+        (b"", {}),
+    ],
+    ids=["first and last", "a key within another", "no newline at the end", "empty"],
+)
+def test_some_keys(text: bytes, found: dict[str, int]) -> None:
+    assert SomeKeys({"anon": "a", "inactive_file": "i"}).of(text) == found
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,4}", fullmatch=True), st.integers(0, 1 << 64)), st.data())
+def test_some_keys_are_those_of_the_whole_file(values: dict[str, int], data: st.DataObject) -> None:
+    wanted = data.draw(st.sets(st.sampled_from(sorted(values)))) if values else set()
+    text = "".join(f"{key} {value}\n" for key, value in values.items()).encode()
+    assert SomeKeys({key: key for key in wanted}).of(text) == {key: flat_keyed(text)[key] for key in wanted}
 
 
 @pytest.mark.parametrize(
@@ -84,9 +106,19 @@ def test_pressure(text: str | bytes, found: PressureStall) -> None:
     assert pressure(text) == found
 
 
-def test_pressure_of_another_kind() -> None:
-    with pytest.raises(KernelTextError, match="some avg10=x"):
-        pressure("some avg10=x avg60=0 avg300=0 total=1\n")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "some avg10=x avg60=0 avg300=0 total=1\n",
+        "some avg10=1.2.3 avg60=0 avg300=0 total=1\n",
+        "some avg10=0 avg60=0 avg300=0\n",
+        "some avg10=0 avg300=0 avg60=0 total=1\n",
+        f"{BOTH}more avg10=0 avg60=0 avg300=0 total=1\n",
+    ],
+)
+def test_pressure_of_another_kind(text: str) -> None:
+    with pytest.raises(KernelTextError, match=r"some avg10=\S+"):
+        pressure(text)
 
 
 MOUNTS = [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import tracemalloc
+from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from plimsoll.kube.request import ApiResponse, Request, UnreachableError
 from plimsoll.kube.websocket import connect
 from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import access_policy, subresources
-from plimsoll.node.server.http import PortInUseError
+from plimsoll.node.server.http import PIECE_BYTES, PortInUseError
 from plimsoll.node.server.server import NodePages, NodeServer
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.node.node_config import machine_from_capacity, resolved
@@ -43,7 +45,7 @@ async def _get(world: World, path: str) -> ApiResponse:
         pytest.param("/stats/summary", 200, '{"node":{"nodeName":"n1"}}', id="summary"),
         pytest.param("/metrics", 200, "kubelet_running_pods 1\n", id="metrics"),
         pytest.param("/metrics/resource", 200, "scrape_error 0\n", id="resource"),
-        pytest.param("/metrics/cadvisor", 200, "", id="cadvisor"),
+        pytest.param("/metrics/cadvisor", 200, "# HELP x y\nx 1\n", id="cadvisor"),
         pytest.param("/metrics/probes", 404, "404 page not found\n", id="a page that is not there"),
         pytest.param("/configz", 200, '{"kubeletconfig":{"maxPods":110}}', id="configz"),
         pytest.param("/", 404, "404 page not found\n", id="root"),
@@ -102,6 +104,60 @@ async def test_r9_allocated_pods_are_listed(world: World, path: str, status: int
         assert [each["metadata"]["name"] for each in shown] == names
     else:
         assert answer.body.decode().strip() == "pod not found"
+
+
+@pytest.mark.parametrize("size", [0, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 20 * PIECE_BYTES + 7])
+async def test_a_page_arrives_whole_however_long_it_is(world: World, size: int) -> None:
+    page = ("0123456789\n" * (size // 11 + 1))[:size]
+    world.endpoint._pages = msgspec.structs.replace(world.endpoint._pages, metrics=lambda: page)
+    transport = world.as_server()
+    try:
+        for _ in range(2):  # on one connection
+            answer = await transport.send(Request("GET", "/metrics"))
+            assert (answer.status, answer.body.decode()) == (200, page)
+    finally:
+        await transport.close()
+
+
+async def test_a_page_that_no_one_reads_is_not_encrypted(world: World) -> None:
+    """What waits for a reader is a few pieces, not the whole page a second time."""
+    page = "x" * (16 << 20)
+    world.endpoint._pages = msgspec.structs.replace(world.endpoint._pages, metrics=lambda: page)
+    tls = world.authority.client_context()
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", world.port, ssl=tls, server_hostname=endpoint_name(NODE), limit=1024
+    )
+    tracemalloc.start()
+    try:
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * len(page)
+    finally:
+        tracemalloc.stop()
+        writer.transport.abort()
+
+
+async def test_a_long_page_is_built_as_it_is_read(world: World) -> None:
+    built = 0
+
+    def parts() -> Iterator[str]:
+        nonlocal built
+        for built in range(1, 1001):
+            yield f"{built % 10}" * PIECE_BYTES + "\n"
+
+    world.endpoint._pages = msgspec.structs.replace(world.endpoint._pages, cadvisor=parts)
+    tls = world.authority.client_context()
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", world.port, ssl=tls, server_hostname=endpoint_name(NODE), limit=1024
+    )
+    try:
+        writer.write(b"GET /metrics/cadvisor HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        assert built < 1000  # of 64 MB; sockets take a few
+    finally:
+        writer.transport.abort()
+    answer = await _get(world, "/metrics/cadvisor")
+    assert (answer.status, len(answer.body), built) == (200, 1000 * (PIECE_BYTES + 1), 1000)
 
 
 # --- who may ask ---

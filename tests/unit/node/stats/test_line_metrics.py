@@ -38,7 +38,7 @@ class Scraped:
     def __call__(self, *distances: tuple[str, str, int, int]) -> dict[tuple[str, ...], float]:
         stats = self.node.stats
         snapshot = stats.sample()
-        text = self.lines.page(snapshot, stats.scraped(snapshot), stats.class_paths(snapshot), distances)
+        text = "".join(self.lines.page(snapshot, stats.scraped(snapshot), stats.class_paths(snapshot), distances))
         return {
             (sample.name, *(f"{key}={value}" for key, value in sorted(sample.labels.items()) if value)): sample.value
             for family in text_string_to_metric_families(text)

@@ -61,7 +61,7 @@ def test_cadvisor_page(node: PlayedNode) -> None:
     node.cgroups.put(POD, cpu_weight="1", cpu_max="max 100000")
     snapshot = node.stats.sample()
     kills = {("app", "default", "web"): 3, ("gone", "default", "old"): 1}
-    found = _read(cadvisor_page(snapshot, node.stats.scraped(snapshot), kills))
+    found = _read("".join(cadvisor_page(snapshot, node.stats.scraped(snapshot), kills)))
     container = (
         ("container", "app"), ("id", cgroup), ("image", "nginx"), ("name", "c1"), ("namespace", "default"), ("pod", "web"),
     )  # fmt: skip
