@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from plimsoll.aio import Wakeup
 from plimsoll.errors import PlimsollError
@@ -71,13 +71,21 @@ class RuntimeView:
             sandboxes.setdefault(sandbox.pod_uid, []).append(sandbox)
         for container in snapshot.containers:
             containers.setdefault(container.pod_uid, []).append(container)
-        return {
-            uid: ObservedPod(
-                tuple(sorted(sandboxes.get(uid, ()), key=lambda each: (-each.attempt, -each.created_s))),
-                tuple(sorted(containers.get(uid, ()), key=lambda each: (-each.attempt, -each.created_s))),
-            )
-            for uid in sandboxes.keys() | containers.keys()
-        }
+        pods: dict[str, ObservedPod] = {}
+        for uid in sandboxes.keys() | containers.keys():
+            pod = ObservedPod(_newest_first(sandboxes.get(uid, ())), _newest_first(containers.get(uid, ())))
+            before = self.last.get(uid)
+            pods[uid] = before if before == pod else pod  # the same object while nothing has changed
+        return pods
+
+
+_Run = TypeVar("_Run", ObservedSandbox, ObservedContainer)
+
+
+def _newest_first(runs: Sequence[_Run]) -> tuple[_Run, ...]:
+    if len(runs) < 2:
+        return tuple(runs)
+    return tuple(sorted(runs, key=lambda each: (-each.attempt, -each.created_s)))
 
 
 class RuntimeStatusSource(Protocol):
