@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from plimsoll.cgroups.drivers import v2
-from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
+from plimsoll.cgroups.drivers.write import fits, is_slow, until, write_checked
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, CgroupMount, Directory, components
 from plimsoll.linux.processes import cgroups_of, signal_members
 from plimsoll.rules.cgroups.steps import ObservedCgroup
@@ -266,10 +266,15 @@ class CgroupsV1:
                 directory.write(file, value)
 
     async def write(self, path: str, file: str, value: str) -> None:
-        if is_slow(file):
+        if is_slow(file) and not self._fits(path, file, value):
             await asyncio.to_thread(self._write, path, file, value)
         else:
             self._write(path, file, value)
+
+    def _fits(self, path: str, file: str, value: str) -> bool:
+        with suppress(CgroupGoneError), self.directory(path, file) as directory:
+            return fits(directory, file, value)
+        return False
 
     def _write(self, path: str, file: str, value: str) -> None:
         with self.directory(path, file) as directory:
