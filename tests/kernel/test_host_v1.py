@@ -73,6 +73,13 @@ def test_a_cgroup_is_in_every_hierarchy(driver: CgroupsV1, root: str) -> None:
             assert ours.read(file) == top.read(file) != ""
 
 
+def test_a_limit_above_the_usage_needs_no_thread(driver: CgroupsV1, root: str) -> None:
+    """Nothing is reclaimed for it: the coroutine ends without a pause."""
+    for value in (str(64 * MI), "-1"):
+        with pytest.raises(StopIteration):
+            driver.write(root, "memory.limit_in_bytes", value).send(None)
+
+
 def test_a_process_is_in_every_hierarchy(driver: CgroupsV1, root: str) -> None:
     with started(driver, root, "exec sleep 60") as process:
         lines = {name: line.path for line in cgroups_of(process.pid) or () for name in line.controllers or (UNIFIED,)}

@@ -31,6 +31,7 @@ _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _SYS_OPENAT2 = 437  # on every architecture
 _CHUNK, _SHORT = 1 << 16, 1 << 12
 _LISTS = frozenset({"cgroup.procs", "cgroup.threads", "tasks"})  # of pids
+LEAF_LINKS = 2  # of a cgroup without children: `.` and the parent's entry; each child adds one
 _NAME_BYTES = 255
 _PATH_BYTES = 4095
 
@@ -313,7 +314,10 @@ class Directory(_OpenFile):
             os.close(fd)
 
     def children(self) -> list[str]:
-        """The names of its child cgroups, sorted."""
+        """The names of its child cgroups, sorted; none where it was removed. Most have none, so they are counted before
+        all files are listed."""
+        if os.fstat(self.fd).st_nlink <= LEAF_LINKS:
+            return []
         fd = -1
         try:
             fd = open_beneath(self.fd, ".", os.O_RDONLY | os.O_DIRECTORY)

@@ -5,6 +5,7 @@ The lists are those that Kubernetes sends to a container runtime. Stdlib only (t
 
 from __future__ import annotations
 
+import functools
 import glob
 
 MASKED = (
@@ -15,6 +16,7 @@ MASKED = (
 READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
+@functools.cache
 def masked_paths() -> tuple[str, ...]:
-    """Also what tells the temperature of this machine's CPUs."""
+    """Also what tells the temperature of this machine's CPUs. Listed once, as by a kubelet."""
     return (*MASKED, *sorted(glob.glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle")))

@@ -84,19 +84,22 @@ def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Contr
     has set may have no time; then it counts from the moment when it was seen here.
     """
     seen: dict[str, float] = {}  # uid of a pod that may stay for a while → since when
+    tainted: set[str] = set()  # keys of nodes: where a node becomes one, all its pods are judged
 
     def of_pod(_: str, body: bytes) -> Iterable[str]:
-        name = _PLACED.decode(body).spec.node_name if b'"nodeName":' in body else ""
-        return (f"/nodes//{name}",) if name else ()
+        name = _PLACED.decode(body).spec.node_name if tainted and b'"nodeName":' in body else ""
+        return tainted & {f"/nodes//{name}"}
 
     async def reconcile(key: str) -> float | None:
         document = context.document(key)
         every_taint = (document or {}).get("spec", {}).get("taints") or ()
         no_execute = [taint for taint in every_taint if taint.get("effect") == "NoExecute"]
         if document is None or not no_execute:
+            tainted.discard(key)
             for pod in await placed(key.rpartition("/")[2]) if seen else ():
                 seen.pop(pod.metadata.uid, None)
             return None
+        tainted.add(key)
         node = from_document(document, Node)
         times = [epoch_seconds(taint.get("timeAdded")) for taint in no_execute]
         added_s = min((time_s for time_s in times if time_s is not None), default=None)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from plimsoll.cgroups.drivers import v2
-from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
+from plimsoll.cgroups.drivers.write import fits, is_slow, until, write_checked
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, CgroupMount, Directory, components
 from plimsoll.linux.processes import cgroups_of, signal_members
 from plimsoll.rules.cgroups.steps import ObservedCgroup
@@ -107,8 +107,9 @@ class CgroupsV1:
             for file in files:
                 if (mount_of := self.mount_of(file)) is None:
                     continue
-                if mount_of not in opened and mount_of.has(path):
-                    opened[mount_of] = mount_of.directory(path)
+                if mount_of not in opened:
+                    with suppress(CgroupGoneError):
+                        opened[mount_of] = mount_of.directory(path)
                 if (directory := opened.get(mount_of)) and (text := directory.read_if_there(file)) is not None:
                     texts[file] = text
             return ObservedCgroup(texts, opened.get(self._main, next(iter(opened.values()))).inode)
@@ -201,20 +202,15 @@ class CgroupsV1:
         Those are made last, and `remove` removes them first: a process that is killed in between leaves a cgroup that
         does not read as one, and that the next `make` completes.
         """
-        components(path)
         needed = self._distinct(NEEDED)
-        mounts = sorted([mount for mount in self._distinct(USED) if not mount.has(path)], key=needed.__contains__)
-        if new and not any(mount in mounts for mount in needed):
+        if new and all(mount.has(path) for mount in needed):
             return False
-        if new:
-            for mount in needed:
-                if mount not in mounts:
-                    self._prepare(mount, path)
         created: list[CgroupMount] = []
         try:
-            for mount in mounts:
-                if self._make_in(mount, path):
+            for mount in sorted(self._distinct(USED), key=needed.__contains__):
+                if is_made := self._make_in(mount, path):
                     created.append(mount)
+                if is_made or new:
                     self._prepare(mount, path)
         except CgroupError:
             for mount in reversed(created):
@@ -223,6 +219,7 @@ class CgroupsV1:
         return True
 
     def _make_in(self, mount: CgroupMount, path: str) -> bool:
+        """False where it exists already, or where an optional hierarchy refuses it."""
         try:
             mount.make(path)
         except CgroupGoneError as error:
@@ -231,6 +228,8 @@ class CgroupsV1:
                 return False  # its parent was refused already
             raise CgroupGoneError("make", error.path, "", error.errno, "its parent does not exist") from error
         except CgroupError as error:
+            if error.errno == errno.EEXIST:
+                return False
             names = self._names(mount)
             if error.errno == errno.ENOMEM and "memory" in names:
                 detail = "the memory limit above it leaves no room for another cgroup"
@@ -264,10 +263,15 @@ class CgroupsV1:
                 directory.write(file, value)
 
     async def write(self, path: str, file: str, value: str) -> None:
-        if is_slow(file):
+        if is_slow(file) and not self._fits(path, file, value):
             await asyncio.to_thread(self._write, path, file, value)
         else:
             self._write(path, file, value)
+
+    def _fits(self, path: str, file: str, value: str) -> bool:
+        with suppress(CgroupGoneError), self.directory(path, file) as directory:
+            return fits(directory, file, value)
+        return False
 
     def _write(self, path: str, file: str, value: str) -> None:
         with self.directory(path, file) as directory:
@@ -281,12 +285,14 @@ class CgroupsV1:
     async def remove(self, path: str) -> None:
         """Remove it from every hierarchy, also where a runtime made it. If it is busy in one, it stays in all."""
         v2.refuse_root(path, "remove")
-        mounts = [mount for mount in self._distinct((*NEEDED, *self.hierarchies)) if mount.has(path)]
+        mounts: list[CgroupMount] = []
+        for mount in self._distinct((*NEEDED, *self.hierarchies)):
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                if v2.is_occupied(directory):
+                    raise CgroupError("remove", mount.shown(path), "", errno.EBUSY, v2.NOT_EMPTY)
+                mounts.append(mount)
         if not mounts:
             raise CgroupGoneError("remove", self._main.shown(path), "", errno.ENOENT)
-        for mount in mounts:
-            if _is_occupied(mount, path):
-                raise CgroupError("remove", mount.shown(path), "", errno.EBUSY, v2.NOT_EMPTY)
         for mount in mounts:
             with suppress(CgroupGoneError):
                 await v2.remove_empty(mount, path)
@@ -373,13 +379,6 @@ class CgroupsV1:
         if (mount := self.hierarchies.get(UNIFIED)) is not None:
             with suppress(CgroupGoneError), mount.directory(path) as directory:
                 v2.write_kill(directory)
-
-
-def _is_occupied(mount: CgroupMount, path: str) -> bool:
-    """False for a cgroup that is gone: systemd removes its own as soon as they are empty."""
-    with suppress(CgroupGoneError), mount.directory(path) as directory:
-        return v2.is_occupied(directory)
-    return False
 
 
 def _move_back(mount: CgroupMount, path: str | None, pid: int) -> None:

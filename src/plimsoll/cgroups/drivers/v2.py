@@ -15,7 +15,7 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
+from plimsoll.cgroups.drivers.write import fits, is_slow, until, write_checked
 from plimsoll.codec.kernel.files import flat_keyed
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, CgroupMount, Directory, components
 from plimsoll.linux.processes import signal_members
@@ -201,13 +201,9 @@ class CgroupsV2:
             self._write(path, file, value)
 
     def _fits(self, path: str, file: str, value: str) -> bool:
-        """A limit above the usage needs no reclaim, so no thread is needed, also while the cgroup is frozen."""
-        if file not in ("memory.max", "memory.high"):
-            return False
-        if value == "max":
-            return True
-        cgroup = self.read(path, ("memory.current",))
-        return cgroup is not None and value.isdecimal() and int(cgroup.files.get("memory.current", value)) < int(value)
+        with suppress(CgroupGoneError), self.mount.directory(path) as directory:
+            return fits(directory, file, value)
+        return False
 
     def _write(self, path: str, file: str, value: str) -> None:
         with self.mount.directory(path) as directory:

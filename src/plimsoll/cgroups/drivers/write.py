@@ -35,6 +35,14 @@ _SLOW = frozenset(
         "memory.reclaim",
     }
 )
+# Those of them that are limits → the usage that they limit.
+_USAGE = {
+    "memory.high": "memory.current",
+    "memory.limit_in_bytes": "memory.usage_in_bytes",
+    "memory.max": "memory.current",
+    "memory.memsw.limit_in_bytes": "memory.memsw.usage_in_bytes",
+}
+_UNLIMITED = ("max", "-1")
 
 
 def is_command(file: str) -> bool:
@@ -43,6 +51,15 @@ def is_command(file: str) -> bool:
 
 def is_slow(file: str) -> bool:
     return file in _SLOW
+
+
+def fits(directory: Directory, file: str, value: str) -> bool:
+    """A limit above the usage needs no reclaim, so no thread is needed, also while the cgroup is frozen."""
+    usage = _USAGE.get(file)
+    if usage is None or value in _UNLIMITED:
+        return usage is not None
+    text = directory.read_if_there(usage)
+    return text is not None and value.isdecimal() and int(text) < int(value)
 
 
 def write_checked(directory: Directory, file: str, value: str, page_size: int) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from plimsoll.cgroups.engine.ownership import KnownPod
 from plimsoll.errors import FieldError, InvalidObjectError
-from plimsoll.rules.cgroups.desired import Shown, Workload, desired_tree, workload
+from plimsoll.rules.cgroups.desired import Shown, Workload, desired_pod, desired_tree, workload
 from plimsoll.rules.cgroups.desired_files import DesiredCgroup, derived_id, wanted
 from plimsoll.rules.model.cgroup_names import uid_errors
 from plimsoll.rules.model.objects import Pod, container_fields
@@ -87,16 +87,8 @@ class DesiredState:
         workloads = [self._workloads.of(known.pod) for known in pods.values()]
         cgroups = wanted(desired_tree(workloads, self._node_config, shown))
         for known in pods.values():
-            if only is not None and known.uid not in only:
-                continue
-            if known.lifted:  # only where the rules set a memory.high at all
-                cgroups |= _overridden(cgroups, known.lifted, HIGH, where=lambda cgroup: HIGH in cgroup.files)
-            if known.cpus:  # the cgroups above a container are never bound to CPUs (02 §10)
-                lists = {known.containers.get(name, ""): cpus for name, cpus in known.cpus.items()}
-                cgroups |= _overridden(cgroups, lists, CPUS)
-            if known.mems:
-                nodes = {known.containers.get(name, ""): text for name, text in known.mems.items()}
-                cgroups |= _overridden(cgroups, nodes, MEMS)
+            if only is None or known.uid in only:
+                cgroups |= _overrides(cgroups, known)
         return cgroups
 
     def forget(self, uids: Iterable[str]) -> None:
@@ -106,8 +98,9 @@ class DesiredState:
 
     def pod_cgroups(self, known: KnownPod) -> dict[str, DesiredCgroup]:
         """The cgroups of one pod: they do not depend on other pods."""
-        tree = self.cgroups({known.uid: known})
-        return {path: cgroup for path, cgroup in tree.items() if cgroup.level in ("pod", "container")}
+        shown = Shown(container_id=lambda _uid, container: known.containers.get(container), reasons=False)
+        cgroups = wanted(desired_pod(self._workloads.of(known.pod), self._node_config, shown))
+        return cgroups | _overrides(cgroups, known)
 
     def changed_above(self, before: KnownPod, pods: Mapping[str, KnownPod]) -> dict[str, DesiredCgroup] | None:
         """The cgroups above the pods whose values change when `before` becomes the pod in `pods`.
@@ -134,6 +127,18 @@ class DesiredState:
         """container name → path of its cgroup; "" → the pod's own."""
         cgroups = self.pod_cgroups(known)
         return {cgroup.name if cgroup.level == "container" else "": path for path, cgroup in cgroups.items()}
+
+
+def _overrides(cgroups: Mapping[str, DesiredCgroup], known: KnownPod) -> dict[str, DesiredCgroup]:
+    """The container cgroups of a pod that have other values than the rules compute."""
+    changed: dict[str, DesiredCgroup] = {}
+    if known.lifted:  # only where the rules set a memory.high at all
+        changed |= _overridden(cgroups, known.lifted, HIGH, where=lambda cgroup: HIGH in cgroup.files)
+    for values, file in ((known.cpus, CPUS), (known.mems, MEMS)):  # never of the cgroups above a container (02 §10)
+        if values:
+            by_id = {known.containers.get(name, ""): text for name, text in values.items()}
+            changed |= _overridden({**cgroups, **changed}, by_id, file)
+    return changed
 
 
 def _overridden(

@@ -24,7 +24,7 @@ from plimsoll.cgroups.drivers.v2 import CgroupsV2
 from plimsoll.cgroups.engine.observe import walk
 from plimsoll.cgroups.stats.usage import CpuUsage, Pressures, from_texts
 from plimsoll.codec.kernel.files import cpu_max, flat_keyed, number_or_max, process_stat
-from plimsoll.linux.cgroup_files import CgroupMount, Directory, open_beneath
+from plimsoll.linux.cgroup_files import LEAF_LINKS, CgroupMount, Directory, open_beneath
 from plimsoll.linux.processes import oom_score_adj, stat
 from plimsoll.linux.taskstats import Taskstats
 from plimsoll.rules.blockio.entries import TARGET
@@ -127,7 +127,6 @@ DEFAULT_IO_WEIGHT = 100
 _IO_FILES = (*IO_FILES_V2, *IO_FILES_V1)
 _KERNEL_PARTS = ("kernel_stack", "pagetables", "percpu", "sock", "slab")
 
-_LEAF_LINKS = 2  # `.` and the parent's entry; each child adds one
 _READ_BYTES = 1 << 14
 _ABSENT = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP)
 
@@ -202,7 +201,7 @@ def _walk(mount: CgroupMount, path: str) -> Iterator[str]:
                     status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                leaves[f"{path.rstrip('/')}/{name}"] = status.st_nlink <= _LEAF_LINKS
+                leaves[f"{path.rstrip('/')}/{name}"] = status.st_nlink <= LEAF_LINKS
     except CgroupGoneError:
         return
     yield path

@@ -15,8 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -35,7 +34,7 @@ from plimsoll.rules.eviction.usage import PodUsage
 from plimsoll.rules.lifecycle.events import exceeded_grace
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.model.observed import LifecycleEvent
+from plimsoll.rules.model.observed import LifecycleEvent, ObservedContainer
 from plimsoll.rules.model.runnable import RunPod, container_kind
 from plimsoll.runtime.interface import RuntimeCallError
 
@@ -209,17 +208,19 @@ class MonitoredPods:
         """`record`: emit an event about a pod. `lift`: give a container another memory.high until it ends."""
         self._pods, self._cgroups, self._view, self._record = pods, cgroups, view, record
         self.lift = lift
+        self._seen: dict[str, _Seen] = {}  # by uid: each change of one pod asks for the containers of all
 
     def containers(self) -> Iterator[MonitoredContainer]:
         """Every container that has a cgroup of its own, running or not."""
-        observed = self._view.last
-        for uid, title in self._cgroups.known().items():
-            namespace, _, pod_name = title.partition("/")
-            pids = {container.id: container.pid for container in observed.get(uid, NOTHING).containers}
-            for name, path in self._cgroups.paths(uid).items():
-                if name and (container_id := _container_id(path)):
-                    pid = pids.get(container_id, 0)
-                    yield MonitoredContainer(container_id, name, uid, namespace, pod_name, path, pid)
+        observed, known = self._view.last, self._cgroups.known()
+        for uid in self._seen.keys() - known.keys():
+            del self._seen[uid]
+        for uid, title in known.items():
+            runs, paths = observed.get(uid, NOTHING).containers, self._cgroups.paths(uid)
+            seen = self._seen.get(uid)
+            if seen is None or seen.runs is not runs or seen.paths != paths:
+                seen = self._seen[uid] = _Seen(runs, dict(paths), tuple(_monitored(uid, title, runs, paths)))
+            yield from seen.containers
 
     def warn(self, uid: str, container: str, reason: str, message: str) -> None:
         """Emit a Warning about the pod or, where `container` is not empty, about that container; then sync the pod."""
@@ -230,7 +231,19 @@ class MonitoredPods:
             worker.wake()
 
 
-@lru_cache(4096)
-def _container_id(path: str) -> str:
-    """Cached: each change of one pod reads all of them."""
-    return owner_of(path).container_id
+class _Seen(msgspec.Struct, frozen=True):
+    """What the containers of one pod were computed from."""
+
+    runs: tuple[ObservedContainer, ...]
+    paths: dict[str, str]
+    containers: tuple[MonitoredContainer, ...]
+
+
+def _monitored(
+    uid: str, title: str, runs: Iterable[ObservedContainer], paths: Mapping[str, str]
+) -> Iterator[MonitoredContainer]:
+    namespace, _, pod_name = title.partition("/")
+    pids = {container.id: container.pid for container in runs}
+    for name, path in paths.items():
+        if name and (container_id := owner_of(path).container_id):
+            yield MonitoredContainer(container_id, name, uid, namespace, pod_name, path, pids.get(container_id, 0))

@@ -162,20 +162,21 @@ class OomWatcher:
         now = {container.id: container for container in self._containers()}
         for gone in self._watched.keys() - now.keys():
             self._unwatch(gone)
-        for container_id in now.keys() - self._watched.keys():
-            now[container_id] = self._with_group(now[container_id])
-            self._note_evidence(now[container_id])
-        for container_id in now.keys() & self._watched.keys():
-            before = self._watched[container_id]
+        for container_id, container in now.items():
+            before = self._watched.get(container_id)
+            if before is None:
+                now[container_id] = self._with_group(container)
+                self._note_evidence(now[container_id])
             # The runtime may report the exit before the log has the kill: keep the pid.
-            pid = now[container_id].pid or before.pid
-            now[container_id] = msgspec.structs.replace(now[container_id], group=before.group, pid=pid)
+            elif container.pid in (0, before.pid):
+                now[container_id] = before
+            else:
+                now[container_id] = msgspec.structs.replace(container, group=before.group)
         self._watched = now
         self._ledger.watch(now.values())
         if self._watcher is not None:
-            for container_id, container in now.items():
-                if container_id not in self._subscribed:
-                    self._subscribe(self._watcher, container)
+            for container_id in now.keys() - self._subscribed:
+                self._subscribe(self._watcher, now[container_id])
 
     def _unwatch(self, container_id: str) -> None:
         path = self._watched[container_id].path

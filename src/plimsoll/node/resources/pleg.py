@@ -1,15 +1,16 @@
 """The runtime's pods, read once for all workers that ask at the same time.
 
 A worker needs the state after its own last action, so an answer never comes from a read that began before the request.
-Reads follow each other; requests that arrive during a read share the next one.
+Reads follow each other; requests that arrive during a read share the next one. A request that finds no read in progress
+reads by itself: where the runtime's state is known here (the embedded one), it does not even wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from plimsoll.aio import Wakeup
 from plimsoll.errors import PlimsollError
@@ -32,25 +33,28 @@ class RuntimeView:
         self._runtime = runtime
         self._requests: list[asyncio.Future[Mapping[str, ObservedPod]]] = []
         self._wake = Wakeup()
+        self._is_reading = False
         self._snapshot: RuntimeSnapshot | None = None
         self.last: Mapping[str, ObservedPod] = {}  # as last read; for readers that need no fresh state
 
     async def all(self) -> Mapping[str, ObservedPod]:
         """By pod uid. Raises RuntimeCallError if the runtime does not answer."""
+        if not self._is_reading and not self._requests:
+            return await self._read()
         answer: asyncio.Future[Mapping[str, ObservedPod]] = asyncio.get_running_loop().create_future()
         self._requests.append(answer)
-        self._wake.set()
         return await answer
 
     async def pod(self, uid: str) -> ObservedPod:
         return (await self.all()).get(uid, NOTHING)
 
     async def run(self) -> None:
+        """Read for the requests that have arrived during a read."""
         while True:
             await self._wake.wait()
             requests, self._requests = self._requests, []
             try:
-                self.last = await self._read()
+                await self._read()
             except (PlimsollError, OSError) as error:
                 for request in requests:
                     if not request.done():
@@ -61,23 +65,39 @@ class RuntimeView:
                     request.set_result(self.last)
 
     async def _read(self) -> Mapping[str, ObservedPod]:
-        snapshot = await self._runtime.seen()
-        if snapshot is self._snapshot:
-            return self.last
-        self._snapshot = snapshot
+        self._is_reading = True
+        try:
+            snapshot = await self._runtime.seen()
+        finally:
+            self._is_reading = False
+            if self._requests:
+                self._wake.set()
+        if snapshot is not self._snapshot:
+            self.last, self._snapshot = self._pods(snapshot), snapshot
+        return self.last
+
+    def _pods(self, snapshot: RuntimeSnapshot) -> dict[str, ObservedPod]:
         sandboxes: dict[str, list[ObservedSandbox]] = {}
         containers: dict[str, list[ObservedContainer]] = {}
         for sandbox in snapshot.sandboxes:
             sandboxes.setdefault(sandbox.pod_uid, []).append(sandbox)
         for container in snapshot.containers:
             containers.setdefault(container.pod_uid, []).append(container)
-        return {
-            uid: ObservedPod(
-                tuple(sorted(sandboxes.get(uid, ()), key=lambda each: (-each.attempt, -each.created_s))),
-                tuple(sorted(containers.get(uid, ()), key=lambda each: (-each.attempt, -each.created_s))),
-            )
-            for uid in sandboxes.keys() | containers.keys()
-        }
+        pods: dict[str, ObservedPod] = {}
+        for uid in sandboxes.keys() | containers.keys():
+            pod = ObservedPod(_newest_first(sandboxes.get(uid, ())), _newest_first(containers.get(uid, ())))
+            before = self.last.get(uid)
+            pods[uid] = before if before == pod else pod  # the same object while nothing has changed
+        return pods
+
+
+_Run = TypeVar("_Run", ObservedSandbox, ObservedContainer)
+
+
+def _newest_first(runs: Sequence[_Run]) -> tuple[_Run, ...]:
+    if len(runs) < 2:
+        return tuple(runs)
+    return tuple(sorted(runs, key=lambda each: (-each.attempt, -each.created_s)))
 
 
 class RuntimeStatusSource(Protocol):

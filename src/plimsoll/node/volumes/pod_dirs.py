@@ -38,6 +38,8 @@ FILES_BYTES = 1 << 20  # of a pod's own files together; a termination message is
 LOG_MESSAGE_BYTES, LOG_MESSAGE_LINES = 2048, 80  # where the end of the log is the message
 _MAX_NAME = 255  # bytes, of a file on Linux
 
+_ESCAPED = frozenset(" \t\n\\#")  # in /proc/PID/mountinfo
+
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,127}", re.ASCII)
 
 
@@ -192,8 +194,10 @@ def pods_on_disk(state: Path) -> list[str]:
 def mounts_below(directory: Path) -> list[str]:
     """Mount points below (or at) a directory, the last mounted first."""
     top = os.path.realpath(directory)
+    name = os.path.basename(top)
+    hint = "" if _ESCAPED & set(name) else name  # few lines have it, and each pod has a mount
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        lines = mountinfo(file.read())
+        lines = mountinfo("".join(line for line in file if hint in line))
     return [line.mount_point for line in reversed(lines) if line.mount_point == top or _is_below(line.mount_point, top)]
 
 

@@ -254,6 +254,8 @@ class SupervisorClient:
     async def _reachable(self, call: str) -> SupervisorConnection:
         if self._keeper is None:
             raise RuntimeCallError(call, "the runtime is not open")
+        if self._connection is not None and self._connected.is_set():
+            return self._connection
         try:
             async with asyncio.timeout(_CONNECT_PATIENCE_S):
                 await self._connected.wait()

@@ -98,7 +98,7 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
     if place.view is not None:
         namespaces.unshare(namespaces.CGROUP)  # after the cgroups were entered: they become its root
         view = place.view._replace(users=place.users, first_user=place.first_user)
-        rootfs.enter(_with_shm(place, _with_cgroups(place, view)))
+        rootfs.enter(_with_shm(place, view))
     environment = completed_environment(plan, place.hostname)
     user = place.first_user + plan.identity.user
     if plan.tty:
@@ -241,13 +241,6 @@ def _enter_cgroup(directory: int) -> None:
         raise StartError(NOT_STARTED, START_ERROR, f"can't enter the cgroup {where}: {error.strerror}") from None
     finally:
         os.close(fd)
-
-
-def _with_cgroups(place: ChildPlacement, view: rootfs.RootView) -> rootfs.RootView:
-    if view.cgroups or not place.cgroups:
-        return view
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return view._replace(hierarchies=host_mounts.v1_hierarchies(place.cgroups, file))
 
 
 def _with_shm(place: ChildPlacement, view: rootfs.RootView) -> rootfs.RootView:

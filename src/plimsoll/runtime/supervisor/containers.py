@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from plimsoll.linux import namespaces
-from plimsoll.runtime.supervisor import child, host_view, rootfs, spawn
+from plimsoll.linux.masked_paths import masked_paths
+from plimsoll.runtime.supervisor import child, host_mounts, host_view, rootfs, spawn
 from plimsoll.runtime.supervisor.attach import MAX_READERS, OutputReaders
 from plimsoll.runtime.supervisor.log_writer import LogFile, LogPace, LogStream, log_place
 from plimsoll.runtime.supervisor.loop import EventLoop
@@ -33,6 +34,7 @@ class Containers:
         self._loop, self._settings, self._register, self._spawn = loop, settings, register, start
         self._by_pid: dict[int, ContainerRecord] = {}
         self._supervisor = os.getpid()
+        self._v1 = host_mounts.V1Hierarchies()
         self._flooding: set[LogStream] = set()  # not read for now
         self.sandboxes: Sandboxes  # set by the supervisor: the two refer to each other
 
@@ -182,7 +184,7 @@ class Containers:
         plan = plan_from(json.loads(container.plan))
         streams, target = self._open_streams(container, sandbox, plan), -1
         try:
-            view = self._view(plan, bool(cgroups)) if self._settings.isolation else None
+            view = self._view(plan, cgroups) if self._settings.isolation else None
             target = self._target_pids(container, sandbox)
             pids = self._pids_for(sandbox) if target < 0 else target
             if pids != spawn.NEW_PIDS and cgroups:
@@ -216,7 +218,8 @@ class Containers:
         sandbox = self._register.sandboxes.get(container.sandbox_id)
         return not container.target_id and sandbox is not None and self._pids_for(sandbox) == spawn.NEW_PIDS
 
-    def _view(self, plan: LaunchPlan, in_cgroup: bool) -> rootfs.RootView:
+    def _view(self, plan: LaunchPlan, cgroups: tuple[int, ...]) -> rootfs.RootView:
+        is_unified = self._settings.unified
         return rootfs.RootView(
             self._settings.stage,
             plan.root,
@@ -229,7 +232,9 @@ class Containers:
             plan.privileged,
             self._settings.overlay,
             outside=self._supervisor,
-            cgroups=in_cgroup and self._settings.unified,
+            cgroups=bool(cgroups) and is_unified,
+            hierarchies=() if is_unified else self._v1.of(cgroups),
+            masked=masked_paths(),
             unmasked=plan.unmasked,
         )
 

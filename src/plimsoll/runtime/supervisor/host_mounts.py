@@ -41,10 +41,25 @@ def is_shared(path: str, *, two_way: bool) -> bool:
     return "shared:" in fields or (not two_way and "master:" in fields)
 
 
-def v1_hierarchies(directories: Iterable[int], mountinfo: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The hierarchies in which the container has a cgroup (open directories, one for each): the name of each below
-    /sys/fs/cgroup, and its controllers as options of a mount."""
-    devices = {f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}" for status in map(os.fstat, directories)}
+class V1Hierarchies:
+    """Of this machine. Those of a set of devices are read once: what a hierarchy is does not change while it has
+    cgroups, and the mounts of a node are many."""
+
+    def __init__(self) -> None:
+        self._known: dict[frozenset[int], tuple[tuple[str, str], ...]] = {}
+
+    def of(self, directories: Iterable[int]) -> tuple[tuple[str, str], ...]:
+        """The hierarchies in which a container has a cgroup (open directories, one for each): the name of each below
+        /sys/fs/cgroup, and its controllers as options of a mount."""
+        devices = frozenset(os.fstat(fd).st_dev for fd in directories)
+        if devices not in self._known:
+            with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+                self._known[devices] = _hierarchies(devices, file)
+        return self._known[devices]
+
+
+def _hierarchies(numbers: Iterable[int], mountinfo: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    devices = {f"{os.major(number)}:{os.minor(number)}" for number in numbers}
     found: dict[str, tuple[str, str]] = {}
     for line in mountinfo:
         place, _, what = line.partition(" - ")

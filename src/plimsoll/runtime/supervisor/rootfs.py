@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 from plimsoll.linux import mounts
-from plimsoll.linux.masked_paths import READ_ONLY, masked_paths
+from plimsoll.linux.masked_paths import READ_ONLY
 from plimsoll.linux.mounts import NODEV, NOEXEC, NOSUID, RDONLY
 from plimsoll.runtime.supervisor.host_view import program_directories
 from plimsoll.runtime.supervisor.plan import PRIVATE, Bind
@@ -51,6 +51,7 @@ class RootView(NamedTuple):
     shm_tree: int = -1  # the pod's /dev/shm, a detached mount
     cgroups: bool = False  # mount the container's own part of cgroup v2, read-only
     hierarchies: tuple[tuple[str, str], ...] = ()  # the same of cgroup v1: directory, options of the mount
+    masked: tuple[str, ...] = ()  # paths of /proc and /sys to cover, where they exist
     unmasked: bool = False  # /proc without what hides and protects parts of it
     users: int = -1  # the pod's user namespace: files of the root and of volumes are shown as its users'
     first_user: int = 0
@@ -103,7 +104,7 @@ def enter(view: RootView) -> None:
 
 def read_host(view: RootView) -> Host:
     is_open = view.privileged or view.unmasked
-    masked = () if is_open else tuple(path for path in masked_paths() if os.path.exists(path))
+    masked = () if is_open else tuple(path for path in view.masked if os.path.exists(path))
     shown = view.binds if view.root else (*view.binds, *(Bind(path, path, True) for path in view.expose))
     secrets = tuple(seen_through(shown, view.secret))
     if view.root:
@@ -219,14 +220,26 @@ def shared_memory_root(stage: str, size: str, root: int = 0) -> None:
 
 def hidden_paths(secret: Iterable[str], shown: Iterable[str]) -> tuple[str, ...]:
     """The secret paths below what is shown: themselves and where links lead, nested ones left out."""
-    paths = {each for path in secret for each in (_without_links_above(path), os.path.realpath(path))}
+    paths = {each for path in secret for each in (_without_links_above(path), _real_path(path))}
     below = {path for path in paths if is_below(path, shown) and path not in shown}
     return tuple(sorted(path for path in below if not is_below(path, below - {path})))
 
 
 def _without_links_above(path: str) -> str:
     """The path itself where it is a link, by its real place."""
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    return os.path.join(_real_path(os.path.dirname(path)), os.path.basename(path))
+
+
+def _real_path(path: str) -> str:
+    """`os.path.realpath` with three system calls, not one for each component: every container waits for it."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return os.path.realpath(path)
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
 
 
 def is_below(path: str, directories: Iterable[str]) -> bool:
@@ -243,12 +256,15 @@ def other_disks(hidden: tuple[str, ...]) -> list[str]:
 
 def disk_mounts(mountinfo: Iterable[str]) -> set[str]:
     """Where disk file systems (DISKS) are mounted, except the root."""
-    is_disk: dict[str, bool] = {}
+    found: set[str] = set()
     for line in mountinfo:
         place, _, what = line.partition(" - ")
-        path = unescaped(place.split(" ")[4])
-        is_disk[path] = what.split(" ")[0] in DISKS
-    return {path for path, disk in is_disk.items() if disk and path != "/"}
+        path = place.split(" ", 5)[4]
+        if what.partition(" ")[0] in DISKS:
+            found.add(path)
+        else:
+            found.discard(path)  # it covers the one below
+    return {unescaped(path) for path in found - {"/"}}
 
 
 def unescaped(path: str) -> str:
@@ -260,8 +276,8 @@ def unescaped(path: str) -> str:
 
 def seen_through(binds: Iterable[Bind], secret: Iterable[str]) -> list[tuple[str, str]]:
     """Where a volume would show a secret path: (path in the container, path on the host)."""
-    hosts = [(os.path.realpath(bind.host_path), bind.container_path) for bind in binds]
-    paths = set(map(os.path.realpath, secret))
+    hosts = [(_real_path(bind.host_path), bind.container_path) for bind in binds]
+    paths = set(map(_real_path, secret))
     outer = sorted(path for path in paths if not is_below(path, paths - {path}))
     return [
         (os.path.normpath(f"{target}/{path[len(host.rstrip('/')) :]}"), path)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from plimsoll.linux import namespaces
+from plimsoll.linux.masked_paths import masked_paths
 from plimsoll.runtime.supervisor import child, host_view, rootfs, spawn
 from plimsoll.runtime.supervisor.plan import Identity, LaunchPlan
 from plimsoll.runtime.supervisor.settings import Settings
@@ -196,6 +197,7 @@ class Sandboxes:
             overlay=self._settings.overlay,
             read_only=True,
             outside=os.getpid(),
+            masked=masked_paths(),
         )
 
         def ready(failure: Failure | None) -> None:
