@@ -129,7 +129,7 @@ async def test_a_deleted_pod_is_stopped_removed_and_its_resources_released(tmp_p
         assert UID not in node.agent.checkpoint.all()
 
 
-async def test_no_removal_is_begun_while_another_one_is_under_way(tmp_path: Path) -> None:
+async def test_records_are_removed_once(tmp_path: Path) -> None:
     """The API server deletes a pod that has ended with a grace period of 0, while its records are removed."""
     node = PodNode(tmp_path, container("a"))
     node.runtime.makes_cgroups = True  # as a runtime behind CRI, which removes containers slowly
