@@ -119,8 +119,9 @@ class PodWorker:
         self._wake.set()
 
     def interrupt(self) -> None:
-        """Cancel the sync in progress: something more urgent is to be done."""
-        if self._syncing is not None:
+        """Cancel the sync in progress: something more urgent is to be done. Once nothing runs any more, nothing is: a
+        runtime refuses to remove a container while it still works on a removal whose caller has left."""
+        if self._syncing is not None and not self._is_finished:
             self._syncing.cancel()
         self._wake.set()
 

@@ -101,7 +101,10 @@ class CriRuntime:
         return self._pid
 
     async def health(self) -> answers.Health:
-        return answers.health_from(await self._client.ask(calls.STATUS, m.StatusRequest()))
+        """Updates `features`, too: the configuration of a runtime that was restarted may have other handlers."""
+        status = await self._client.ask(calls.STATUS, m.StatusRequest())
+        self.features = answers.features_from(status, self.name, self.version)
+        return answers.health_from(status)
 
     async def seen(self) -> RuntimeSnapshot:
         snapshot = await self._snapshots.read()

@@ -129,6 +129,26 @@ async def test_a_deleted_pod_is_stopped_removed_and_its_resources_released(tmp_p
         assert UID not in node.agent.checkpoint.all()
 
 
+async def test_records_are_removed_once(tmp_path: Path) -> None:
+    """The API server deletes a pod that has ended with a grace period of 0, while its records are removed."""
+    node = PodNode(tmp_path, container("a"))
+    node.runtime.makes_cgroups = True  # as a runtime behind CRI, which removes containers slowly
+    removed = asyncio.Event()
+    async with node.running():
+        await node.until_running()
+        node.runtime.blocked = {f"remove {FIRST}": removed}
+        node.api.delete(5, time.time())
+        document = node.api.pod
+        assert document is not None
+        await eventually(lambda: f"remove {FIRST}" in node.runtime.calls)
+        sooner = {**document["metadata"], "deletionGracePeriodSeconds": 0, "resourceVersion": "1000"}
+        body = msgspec.json.encode({**document, "metadata": sooner})
+        node.agent.pods.take([ObjectChange("DELETED", ("default", "web"), UID, body)])
+        removed.set()
+        await eventually(lambda: not node.agent.pods.workers)
+    assert node.runtime.calls.count(f"remove {FIRST}") == 1
+
+
 async def test_a_forced_deletion_frees_the_place_at_once_and_stops_soon(tmp_path: Path) -> None:
     node = PodNode(tmp_path, container("a"), terminationGracePeriodSeconds=600)
     stopped = asyncio.Event()

@@ -29,6 +29,7 @@ class Table:
     def __init__(self, server: Server) -> None:
         self.containers: dict[str, m.ContainerStatus] = {}
         self.pids: dict[str, int] = {}
+        self.handlers: tuple[m.RuntimeHandler, ...] = ()
         self.events: asyncio.Queue[m.ContainerEventResponse] | None = None
         self.server = server
         server.handlers.update(
@@ -49,7 +50,7 @@ class Table:
         return encode(m.VersionResponse(runtime_name="table", runtime_version="1"))
 
     async def status(self, server: Server, request: bytes) -> bytes:
-        return encode(m.StatusResponse())
+        return encode(m.StatusResponse(runtime_handlers=self.handlers))
 
     async def list_sandboxes(self, server: Server, request: bytes) -> bytes:
         metadata = m.PodSandboxMetadata(name="web", uid="u", namespace="n")
@@ -102,6 +103,13 @@ async def runtime(table: Table) -> AsyncIterator[CriRuntime]:
     await opened.open()
     yield opened
     await opened.close()
+
+
+async def test_handlers_of_a_runtime_that_was_restarted(table: Table, runtime: CriRuntime) -> None:
+    assert runtime.features.handlers == ()
+    table.handlers = (m.RuntimeHandler(name="runc"), m.RuntimeHandler(name="kata"))
+    await runtime.health()
+    assert runtime.features.handlers == ("runc", "kata")
 
 
 async def woken(changes: AsyncIterator[str]) -> str:
