@@ -147,7 +147,8 @@ class CgroupLocator:
     # ---
 
     def _locate(self, pod_path: str, container: ObservedContainer, unified: Mapping[str, str]) -> LocatedCgroup:
-        expected = f"{pod_path}/{container_component(container.id, self._driver.name, self._runtime)}"
+        name = container_component(container.id, self._driver.name, self._runtime)
+        expected = f"{pod_path}/{name}"
         actual = self._actual(container.pid)
         path, findings = expected, []
         if actual is not None:
@@ -158,7 +159,7 @@ class CgroupLocator:
                 path = actual
                 message = _misplaced(container.name, actual, pod_path, self._driver)
                 findings.append(Finding(DRIVER_MISMATCH, container.name, message))
-        elif self._read(expected) is None:
+        elif not self._has_child(pod_path, name):
             return LocatedCgroup(container.name, "", is_read_back=True)
         outdated = _outdated(container, unified) if self._driver.version == 2 else {}
         return LocatedCgroup(container.name, path, tuple(findings), outdated)
@@ -175,19 +176,25 @@ class CgroupLocator:
                 unified = each.path
         return unified
 
-    def _read(self, path: str, files: tuple[str, ...] = ()) -> Mapping[str, str] | None:
-        """None where the cgroup does not exist or cannot be read."""
+    def _has_child(self, path: str, name: str) -> bool:
+        """On v1, in any hierarchy: a runtime may leave one out."""
         try:
-            seen = self._driver.read(path, files)
+            return name in self._driver.children(path)
         except CgroupError:
-            return None
-        return None if seen is None else seen.files
+            return False
+
+    def _texts(self, path: str, files: tuple[str, ...]) -> Mapping[str, str]:
+        """Empty where the cgroup does not exist or cannot be read."""
+        try:
+            return self._driver.texts(path, files) or {}
+        except CgroupError:
+            return {}
 
     def _ignored(self, path: str, name: str, unified: Mapping[str, str]) -> Iterable[Finding]:
         desired = {file: unified[file] for file in _MEMORY_QOS_FILES if file in unified}
         if not desired or self._driver.version != 2:
             return
-        texts = self._read(path, tuple(desired)) or {}
+        texts = self._texts(path, tuple(desired))
         wrong = {
             file: text
             for file, text in texts.items()

@@ -305,8 +305,9 @@ class RuntimeCgroups:
             {file: str(text) for file, text in file_map(values, version, weight).items()} for weight in weights
         )
         desired = dict(self._locator.with_lift(uid, container.id, desired))
-        seen = self._driver.read(path, {*desired, *RUNTIME_RESETS})
-        found = [] if seen is None else runtime_differences(path, desired, seen.files, self._page_size)
+        # On v1 a runtime may leave out a hierarchy, such as one that is mounted elsewhere.
+        seen = self._driver.texts(path, {*desired, *RUNTIME_RESETS})
+        found = [] if seen is None else runtime_differences(path, desired, seen, self._page_size)
         return [each for each in found if other.get(each.file) != each.found]
 
     # --- memory.high ---

@@ -6,7 +6,7 @@ The kernel is simulated, the runtime records its calls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from plimsoll.cgroups.drivers.interface import ObservedCgroup
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.linux.cgroup_files import CgroupError
@@ -59,6 +60,17 @@ class Kernel(SimulatedKernel):
         await super().write(path, file, text)
 
 
+class IncompleteKernel(Kernel):
+    """As cgroup v1 where a runtime has not made a container's cgroup in one hierarchy."""
+
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+        return None if path == "/kubepods/podu1/c-id" else super().read(path, files)
+
+    def texts(self, path: str, files: Iterable[str]) -> Mapping[str, str] | None:
+        cgroup = super().read(path, files)
+        return None if cgroup is None else cgroup.files
+
+
 class Runtime:
     makes_cgroups = True
 
@@ -77,9 +89,9 @@ class Runtime:
 
 
 class World:
-    def __init__(self, directory: Path, profile: Profile) -> None:
+    def __init__(self, directory: Path, profile: Profile, kernel: type[Kernel] = Kernel) -> None:
         self.calls: list[str] = []
-        self.kernel, self.runtime = Kernel(self.calls), Runtime(self.calls)
+        self.kernel, self.runtime = kernel(self.calls), Runtime(self.calls)
         setting = msgspec.structs.replace(SETTING, profile=profile)
         self.locator = CgroupLocator(self.kernel, "containerd", 4096)
         manager = CgroupManager(self.kernel, setting, directory)
@@ -103,15 +115,15 @@ class World:
         await self.cgroups.actuate(pod, actuated, lambda _name: None)
 
 
-Made = Callable[[Profile], Any]
+Made = Callable[..., Any]  # of a profile and a kernel
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[Made]:
     running: list[asyncio.Task[None]] = []
 
-    async def make(profile: Profile) -> World:
-        made = World(tmp_path, profile)
+    async def make(profile: Profile, kernel: type[Kernel] = Kernel) -> World:
+        made = World(tmp_path, profile, kernel)
         await made.pods.setup()
         running.append(asyncio.create_task(made.pods.run()))
         await made.pods.ensure(SMALL, {})
@@ -188,3 +200,14 @@ async def test_outdated_memory_qos_is_updated_once(world: Made) -> None:
     assert made.runtime.last == msgspec.structs.replace(
         was, cpuset_cpus="", unified={"memory.high": "max", "memory.oom.group": "1"}
     )
+
+
+@pytest.mark.parametrize("kernel", [Kernel, IncompleteKernel])
+async def test_a_changed_value_of_a_container_is_written_by_the_runtime(world: Made, kernel: type[Kernel]) -> None:
+    made = await world(profile_named("1.36"), kernel)
+    await made.kernel.make("/kubepods/podu1/c-id")
+    made.locator.observe("u1", "/kubepods/podu1", made.view.last["u1"].containers, {})
+    await made.kernel.write("/kubepods/podu1/c-id", "cpu.max", "1000 100000")
+    repairs = await made.cgroups.repair(["u1"])
+    assert ("/kubepods/podu1/c-id", "cpu.max") in {(each.difference.path, each.difference.file) for each in repairs}
+    assert made.calls == ["c-id 64"]
