@@ -123,6 +123,7 @@ async def test_mounts_of_the_machine_reach_a_running_container(bench: Bench, dae
         await bench.logged(seen, "waits")
         there(f"mount -t tmpfs none {below}; touch {below}/file")
         await bench.logged(seen, "seen")
+        assert (await bench.ended(seen.id)).exit_code == 0
     finally:
         there(f"umount -R {shared}")
 

@@ -66,6 +66,7 @@ class Session:
 def session(**environment: str) -> Iterator[Session]:
     own, theirs = pty.openpty()
     fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 80, 0, 0))
+    before = termios.tcgetattr(theirs)
     process = subprocess.Popen(
         ["setsid", "--ctty", sys.executable, "-c", PROGRAM],
         stdin=theirs,
@@ -73,7 +74,6 @@ def session(**environment: str) -> Iterator[Session]:
         stderr=theirs,
         env={"PATH": os.environ["PATH"], "TERM": "xterm", "PYTHONUTF8": "1", **environment},
     )
-    before = termios.tcgetattr(theirs)
     try:
         yield Session(own, process)
         assert termios.tcgetattr(theirs) == before  # echo and lines are back
