@@ -13,6 +13,7 @@ SHARE, LEAST = (20, 4) if os.environ.get(FEW) else (10, 8)
 
 _times = int(os.environ.get(PROVE, "0"))
 settings.register_profile("plimsoll", derandomize=not _times, deadline=None, max_examples=100 * _times or 150 // SHARE)
+settings.load_profile("plimsoll")  # a property keeps the profile that is loaded when its module is imported
 
 
 def examples(count: int) -> int:

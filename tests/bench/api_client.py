@@ -2,7 +2,7 @@
 answers each with one line. Bodies are read and dropped; connections are kept.
 
     {"do": "load", "requests": "get", "concurrency": 4, "seconds": 3, "pods": 5000}
-    {"do": "fill", "from": 0, "to": 5000}
+    {"do": "fill", "first": 0, "last": 5000}
     {"do": "watch", "watchers": 50, "changes": 100}
 """
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import tests.examples  # noqa: F401  # some tests import modules of tests/unit that have properties
 from tests.e2e.fake_cluster import FakeCluster, fake_cluster
 from tests.e2e.kubectl import Binary, Kubectl, NoKubectlError, installed, unpacked
 from tests.e2e.real_node import RealNode, kubectl_for

@@ -230,7 +230,7 @@ def test_a_private_image_is_pulled_with_the_secrets_of_the_pod(
         kube("create", "secret", "docker-registry", "login", *login)
         create(kube, pod("allowed", container, imagePullSecrets=[{"name": "login"}]))
         running(kube, "allowed")
-        assert {"Pulling", "Pulled"} <= set(reasons(kube, "allowed"))
+        until(lambda: {"Pulling", "Pulled"} <= set(reasons(kube, "allowed")))
         kube("delete", "secret", "login")
 
 

@@ -2,8 +2,4 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
-
 import tests.examples  # noqa: F401
-
-settings.load_profile("plimsoll")
