@@ -14,76 +14,67 @@ from types import UnionType
 from typing import Annotated, Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec.structs import astuple
 
 from plimsoll.codec.protobuf import wire
 
 Unsigned = NewType("Unsigned", int)
 Read = Callable[[int | bytes], Any]
-FieldWriter = Callable[[int, Any], bytes]
+Write = Callable[[list[bytes], Any], None]
 M = TypeVar("M", bound=msgspec.Struct)
 
+ONE, REPEATED, PACKED, MAP = range(4)
 
-class _Field(msgspec.Struct, frozen=True):
-    name: str
-    number: int
-    form: str  # one, repeated, packed or map
-    read: Read
-    write: FieldWriter
+
+class _Plan(msgspec.Struct, frozen=True):
+    """What a message is made of; writers in the order of the numbers, as protobuf writes them."""
+
+    writers: tuple[tuple[int, Write], ...]  # with the place of the field in the struct
+    readers: dict[int, tuple[str, int, Read]]  # by number: name, form
+    tuples: tuple[str, ...]
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    parts = []
-    for field in _plan(type(message)):
-        value = getattr(message, field.name)
-        if value is None:
-            continue
-        if field.form == "repeated":
-            parts += [field.write(field.number, each) for each in value]
-        elif field.form == "map":
-            parts += [
-                wire.bytes_field(field.number, wire.bytes_field(1, key.encode()) + wire.bytes_field(2, text.encode()))
-                for key, text in value.items()
-            ]
-        elif field.form == "packed":
-            if value:
-                parts.append(wire.bytes_field(field.number, b"".join(map(wire.varint, value))))
-        elif isinstance(value, msgspec.Struct) or value:  # an empty message is written, because it is present
-            parts.append(field.write(field.number, value))
+    parts: list[bytes] = []
+    values = astuple(message)
+    for place, write in _plan(type(message)).writers:
+        value = values[place]
+        if value:  # an empty message is written, because it is present
+            write(parts, value)
     return b"".join(parts)
 
 
 def decode(kind: type[M], data: bytes) -> M:
     """Raises ProtobufError if the bytes are not such a message."""
-    numbers = _by_number(kind)
-    found: dict[str, Any] = {}
+    plan = _plan(kind)
+    readers, found = plan.readers, dict[str, Any]()
     for number, value in wire.fields(data):
-        field = numbers.get(number)
-        if field is None:
+        reader = readers.get(number)
+        if reader is None:
             continue
-        name, form = field.name, field.form
-        if form == "one":
-            found[name] = field.read(value)
-        elif form == "repeated":
-            found.setdefault(name, []).append(field.read(value))
-        elif form == "map":
+        name, form, read = reader
+        if form == ONE:
+            found[name] = read(value)
+        elif form == REPEATED:
+            found.setdefault(name, []).append(read(value))
+        elif form == MAP:
             entry = dict(wire.fields(wire.as_bytes(value)))
             found.setdefault(name, {})[wire.as_text(entry.get(1, b""))] = wire.as_text(entry.get(2, b""))
         else:
-            numbers_here = wire.packed(value) if isinstance(value, bytes) else (wire.as_signed(value),)
-            found.setdefault(name, []).extend(numbers_here)
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+            numbers = wire.packed(value) if isinstance(value, bytes) else (read(value),)
+            found.setdefault(name, []).extend(numbers)
+    for name in plan.tuples:
+        if name in found:
+            found[name] = tuple(found[name])
+    return kind(**found)
 
 
 @cache
-def _by_number(kind: type[msgspec.Struct]) -> dict[int, _Field]:
-    return {field.number: field for field in _plan(kind)}
-
-
-@cache
-def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    """In the order of the numbers, as protobuf writes them."""
-    plan = []
-    for name, hint in get_type_hints(kind, include_extras=True).items():
+def _plan(kind: type[msgspec.Struct]) -> _Plan:
+    writers, readers, tuples = [], {}, []
+    hints = get_type_hints(kind, include_extras=True)
+    for place, name in enumerate(kind.__struct_fields__):
+        hint = hints[name]
         if get_origin(hint) is not Annotated:
             raise TypeError(f"{kind.__name__}.{name} has no field number")
         of, number = get_args(hint)
@@ -91,28 +82,28 @@ def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
             (of,) = (each for each in get_args(of) if each is not type(None))
         if get_origin(of) is tuple:
             item = get_args(of)[0]
-            form = "packed" if item is int else "repeated"
-            plan.append(_Field(name, number, form, *_codec(item)))
+            read, write = _codec(item, number)
+            form, write = (PACKED, _packed(number)) if item is int else (REPEATED, _each(write))
+            tuples.append(name)
         elif get_origin(of) is dict:
-            plan.append(_Field(name, number, "map", wire.as_text, _write_text))
+            form, read, write = MAP, wire.as_text, _map(number)
         else:
-            plan.append(_Field(name, number, "one", *_codec(of)))
-    return tuple(sorted(plan, key=lambda field: field.number))
+            form, (read, write) = ONE, _codec(of, number)
+        readers[number] = name, form, read
+        writers.append((number, place, write))
+    in_order = sorted(writers, key=lambda each: each[0])
+    return _Plan(tuple((place, write) for _, place, write in in_order), readers, tuple(tuples))
 
 
-def _codec(of: Any) -> tuple[Read, FieldWriter]:
+def _codec(of: Any, number: int) -> tuple[Read, Write]:
     if of is str:
-        return wire.as_text, _write_text
+        return wire.as_text, _bytes(number, str.encode)
     if of is bytes:
-        return wire.as_bytes, wire.bytes_field
-    if of is bool:
-        return _read_bool, wire.varint_field
-    if of is Unsigned:
-        return wire.as_unsigned, wire.varint_field
-    if of is int:
-        return wire.as_signed, wire.varint_field
+        return wire.as_bytes, _bytes(number, bytes)
+    if of in (bool, int, Unsigned):
+        return {bool: _read_bool, int: wire.as_signed, Unsigned: wire.as_unsigned}[of], _number(number)
     if isinstance(of, type) and issubclass(of, msgspec.Struct):
-        return (lambda value: decode(of, wire.as_bytes(value))), _write_message
+        return (lambda value: decode(of, wire.as_bytes(value))), _bytes(number, encode)
     raise TypeError(f"no protobuf for {of}")
 
 
@@ -120,9 +111,45 @@ def _read_bool(value: int | bytes) -> bool:
     return wire.as_unsigned(value) != 0
 
 
-def _write_text(number: int, text: str) -> bytes:
-    return wire.bytes_field(number, text.encode())
+# What follows makes writers, each with the key of its field.
 
 
-def _write_message(number: int, message: msgspec.Struct) -> bytes:
-    return wire.bytes_field(number, encode(message))
+def _bytes(number: int, to_bytes: Callable[[Any], bytes]) -> Write:
+    key = wire.key(number, wire.BYTES)
+
+    def write(parts: list[bytes], value: Any) -> None:
+        data = to_bytes(value)
+        parts += key, wire.varint(len(data)), data
+
+    return write
+
+
+def _number(number: int) -> Write:
+    key = wire.key(number, wire.VARINT)
+
+    def write(parts: list[bytes], value: int) -> None:
+        parts += key, wire.varint(value)
+
+    return write
+
+
+def _packed(number: int) -> Write:
+    return _bytes(number, lambda values: b"".join(map(wire.varint, values)))
+
+
+def _each(one: Write) -> Write:
+    def write(parts: list[bytes], values: tuple[Any, ...]) -> None:
+        for value in values:
+            one(parts, value)
+
+    return write
+
+
+def _map(number: int) -> Write:
+    entry = _bytes(number, lambda pair: wire.bytes_field(1, pair[0].encode()) + wire.bytes_field(2, pair[1].encode()))
+
+    def write(parts: list[bytes], values: dict[str, str]) -> None:
+        for pair in values.items():
+            entry(parts, pair)
+
+    return write
