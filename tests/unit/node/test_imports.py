@@ -8,7 +8,7 @@ import sys
 
 LATER = {
     "cryptography": "keys are made in another process",
-    "h2": "with the first gRPC connection: a CRI runtime, a device plugin, a probe",
+    "plimsoll.net.grpc.client_connection": "with the first gRPC connection: a CRI runtime, a device plugin, a probe",
     "dbus_fast": "with systemd's cgroups, or graceful shutdown",
     "plimsoll.codec.cel": "the API server evaluates expressions",
     "plimsoll.web": "the API server has the dashboard",

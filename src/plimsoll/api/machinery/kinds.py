@@ -48,7 +48,7 @@ class CustomResource(msgspec.Struct, frozen=True, eq=False):
     uid: str = ""  # of the definition
 
 
-class ApiResource(msgspec.Struct, frozen=True):
+class ApiResource(msgspec.Struct, frozen=True, cache_hash=True):
     group: str
     version: str
     plural: str

@@ -80,7 +80,7 @@ class StructType(msgspec.Struct, frozen=True, eq=False):
         return self.go.rpartition(".")[2]
 
 
-class SchemaKind(msgspec.Struct, frozen=True):
+class SchemaKind(msgspec.Struct, frozen=True, cache_hash=True):
     """A served kind. `root` is its struct; a custom kind has a schema instead (`codec.schema.custom`)."""
 
     group: str

@@ -1,4 +1,4 @@
-"""gRPC over a unix socket or TCP: calls with a deadline, and streams. h2 speaks HTTP/2, asyncio carries it.
+"""gRPC over a unix socket or TCP: calls with a deadline, and streams.
 
 A call is one HTTP/2 stream: headers that name the method, one message with a prefix of five bytes (a flag, its length),
 answers framed the same way, and trailers with the status. One connection carries all calls; it is made for the
@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, GrpcError, GrpcUnavailableError
+from plimsoll.net.grpc.status import GrpcError, GrpcUnavailableError
 
 if TYPE_CHECKING:
-    from plimsoll.net.grpc.client_connection import ClientCall, ClientConnection
+    from plimsoll.net.grpc.client_connection import ClientConnection, StreamCall, UnaryCall
 
 CONNECT_S = 5.0
 Headers = tuple[tuple[str, str], ...]
@@ -50,59 +50,58 @@ class GrpcClient:
         self.name = socket_path if address is None else authority_of(*address)
         self.connections = 0  # made so far
         self._connection: ClientConnection | None = None
+        self._before: ClientConnection | None = None  # has no stream ids left, and perhaps calls
         self._connecting = asyncio.Lock()
 
     async def unary(self, method: str, request: bytes, deadline_s: float, headers: Headers = ()) -> bytes:
         """One request, one answer. `method` is the whole path."""
-        call: ClientCall | None = None
-        try:
-            async with asyncio.timeout(deadline_s):
-                connection = await self._connected()
-                call = await connection.start(method, request, deadline_s, headers)
-                return await call.only_answer()
-        except TimeoutError:
-            if call is None:
+        connection, left_s = self._connection, deadline_s
+        if connection is None or not connection.is_usable:
+            loop = asyncio.get_running_loop()
+            end = loop.time() + deadline_s
+            try:
+                async with asyncio.timeout(deadline_s):
+                    connection = await self._connected()
+            except TimeoutError:
                 raise GrpcUnavailableError(f"{self.name}: not connected within {deadline_s:g} s") from None
-            raise GrpcError(DEADLINE_EXCEEDED, f"no answer within {deadline_s:g} s") from None
-        finally:
-            if call is not None:
-                call.leave()
+            left_s = end - loop.time()
+        return await _answer(connection.unary(method, request, deadline_s, headers, left_s))
 
     async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
         """The answers as they come, without a deadline, until the server ends the stream."""
-        call = await (await self._connected()).start(method, request, None)
+        stream = await self.open(method)
         try:
-            while True:
-                answer = await call.received.get()
-                if isinstance(answer, GrpcError):
-                    if answer.code:
-                        raise answer
-                    return
+            await stream.send(request, is_last=True)
+            while (answer := await stream.received()) is not None:
                 yield answer
         finally:
-            call.leave()
+            stream.leave()
 
     async def open(self, method: str, headers: Headers = ()) -> GrpcStream:
         """A call on which both sides send messages at any time."""
-        return GrpcStream(await (await self._connected()).open(method, None, headers))
+        return GrpcStream((await self._connected()).open(method, headers))
 
     def close(self, why: str = "closed by us") -> None:
-        if self._connection is not None:
-            self._connection.fail(why)
+        for connection in (self._before, self._connection):
+            if connection is not None:
+                connection.fail(why)
 
     async def _connected(self) -> ClientConnection:
         async with self._connecting:
-            if self._connection is None or self._connection.lost:
+            if self._connection is None or not self._connection.is_usable:
                 loop = asyncio.get_running_loop()
                 try:
                     async with asyncio.timeout(self._connect_s):
-                        self._connection = await self._connect(loop)
-                        self.connections += 1
+                        connection = await self._connect(loop)
                 except TimeoutError:
                     raise GrpcUnavailableError(f"{self.name}: not connected within {self._connect_s:g} s") from None
                 except OSError as error:  # also of TLS
                     reason = error.strerror or str(error) or "the connection was reset"
                     raise GrpcUnavailableError(f"{self.name}: {reason}") from error
+                self.connections += 1
+                if self._connection is not None:
+                    self._connection.retire()
+                self._before, self._connection = self._connection, connection
             return self._connection
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> ClientConnection:
@@ -123,26 +122,24 @@ def authority_of(host: str, port: int) -> str:
 class GrpcStream:
     """`received` raises GrpcError when the call has failed; it returns None when the server has ended it."""
 
-    def __init__(self, call: ClientCall) -> None:
+    def __init__(self, call: StreamCall) -> None:
         self._call = call
 
-    async def send(self, message: bytes) -> None:
-        await self._call.send(message)
+    async def send(self, message: bytes, *, is_last: bool = False) -> None:
+        await self._call.send(message, is_last=is_last)
 
     async def received(self) -> bytes | None:
         answer = await self._call.received.get()
-        if not isinstance(answer, GrpcError):
-            return answer
-        if answer.code:
+        if isinstance(answer, GrpcError):
             raise answer
-        return None
+        return answer
 
     def received_at_once(self) -> list[bytes]:
         """The messages that are there already."""
         queue, messages = self._call.received, []
         while not queue.empty():
             answer = queue.get_nowait()
-            if isinstance(answer, GrpcError):
+            if not isinstance(answer, bytes):
                 queue.put_nowait(answer)
                 break
             messages.append(answer)
@@ -161,6 +158,16 @@ async def unary_over(
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(partial(ClientConnection, authority=authority), sock=connected)
     try:
-        return await (await connection.start(method, request, deadline_s, headers)).only_answer()
+        return await _answer(connection.unary(method, request, deadline_s, headers))
     finally:
         connection.fail("closed by us")
+
+
+async def _answer(call: UnaryCall) -> bytes:
+    try:
+        answer = await call.answer
+    finally:
+        call.leave()
+    if isinstance(answer, GrpcError):
+        raise answer
+    return answer

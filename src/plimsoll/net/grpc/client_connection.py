@@ -1,154 +1,225 @@
-"""One connection of a gRPC client, and its calls. h2 takes a megabyte of memory, so this is imported with the first
-connection."""
+"""One connection of a gRPC client, and its calls. Imported with the first connection, because most agents need none."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from h2 import events
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2.errors import ErrorCodes
-from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes
-
+from plimsoll.net.grpc.frames import (
+    CANCEL,
+    DEFAULT_WINDOW,
+    ENABLE_PUSH,
+    MAX_STREAM,
+    PROTOCOL_ERROR,
+    REFUSED_STREAM,
+    StreamFaultError,
+)
+from plimsoll.net.grpc.header_blocks import RESPONSE, TRAILERS, Block
+from plimsoll.net.grpc.hpack import encoded
 from plimsoll.net.grpc.status import (
     CANCELLED,
+    DEADLINE_EXCEEDED,
     INTERNAL,
     UNAVAILABLE,
     UNKNOWN,
     GrpcError,
     GrpcUnavailableError,
 )
+from plimsoll.net.grpc.wire import PREFIX, Call, Wire, framed
 
 if TYPE_CHECKING:
     from plimsoll.net.grpc.client import Headers, Keepalive, KeptAlive
 
-PREFIX = 5
 WINDOW = 1 << 20
 MAX_MESSAGE = 64 << 20  # a longer one is an error
+LONGEST_TIMEOUT_MS = 99_999_999  # grpc-timeout has at most eight digits
+_KEPT_BLOCKS = 128
 
 
-class ClientCall:
-    """What was received for one stream: messages, and at the end a GrpcError, with code OK on success."""
+class ClientCall(Call):
+    """Ends once, with a status: None is OK."""
 
-    def __init__(self, connection: ClientConnection, stream_id: int) -> None:
-        self._connection, self.stream_id = connection, stream_id
-        self.received: asyncio.Queue[bytes | GrpcError] = asyncio.Queue()
-        self.may_send = asyncio.Event()
-        self.ended = False
+    __slots__ = ("_buffer", "_connection", "_http_status")
+
+    def __init__(self, connection: ClientConnection) -> None:
+        super().__init__()
+        self._connection = connection
         self._buffer = bytearray()
         self._http_status = ""
 
-    async def only_answer(self) -> bytes:
-        answer = await self.received.get()
-        if isinstance(answer, GrpcError):
-            raise answer if answer.code else GrpcError(INTERNAL, "an answer without a message")
-        end = await self.received.get()
-        if isinstance(end, GrpcError) and end.code:
-            raise end
-        return answer
+    def take_message(self, message: bytes) -> None: ...
 
-    async def send(self, message: bytes, *, is_last: bool = False) -> None:
-        """Raises GrpcUnavailableError when the connection is lost."""
-        await self._connection.send(self, b"\0" + len(message).to_bytes(PREFIX - 1) + message, is_last=is_last)
+    def take_status(self, status: GrpcError | None) -> None: ...
 
-    def take_headers(self, headers: Mapping[str, str]) -> None:
-        self._http_status = headers.get(":status", self._http_status)
-        if "grpc-status" in headers:
-            code = headers["grpc-status"]
-            message = unquote(headers.get("grpc-message", ""))
+    def take_headers(self, block: Block, *, is_end: bool) -> None:
+        fields = block.fields
+        if not self._http_status and block.kind == RESPONSE:
+            if fields[":status"].startswith("1") and not is_end:  # RFC 9113, section 8.1
+                return
+            self._http_status = fields[":status"]
+        elif not self._http_status or block.kind != TRAILERS or not is_end:
+            raise StreamFaultError(PROTOCOL_ERROR, f"malformed: {block.kind} in a wrong place")
+        code = fields.get("grpc-status")
+        if code == "0":
+            self.end(None)
+        elif code is not None:
+            message = unquote(fields.get("grpc-message", ""))
             self.end(GrpcError(int(code) if code.isdecimal() else UNKNOWN, message))
         elif self._http_status != "200":
-            self.end()
+            self.take_end()
 
     def take_data(self, data: bytes) -> None:
+        if not self._http_status:
+            raise StreamFaultError(PROTOCOL_ERROR, "malformed: data before headers")
         buffer = self._buffer
+        if not buffer and not data[0] and int.from_bytes(data[1:PREFIX]) == len(data) - PREFIX:  # as most are
+            if not self.ended:
+                self.take_message(data[PREFIX:])
+            return
         buffer += data
-        while len(buffer) >= PREFIX:
+        while len(buffer) >= PREFIX and not self.ended:
             size = int.from_bytes(buffer[1:PREFIX])
             if buffer[0] or size > MAX_MESSAGE:
                 self.end(GrpcError(INTERNAL, f"a message of {size} bytes with the flags {buffer[0]}"))
                 return
             if len(buffer) < PREFIX + size:
                 return
-            self.received.put_nowait(bytes(buffer[PREFIX : PREFIX + size]))
+            self.take_message(bytes(buffer[PREFIX : PREFIX + size]))
             del buffer[: PREFIX + size]
 
-    def end(self, how: GrpcError | None = None) -> None:
-        """Only the first call counts."""
+    def take_end(self) -> None:
+        if not self.ended:
+            status = self._http_status or "none"
+            self.end(GrpcError(UNKNOWN, f"ended without a gRPC status, HTTP status {status}"))
+
+    def take_reset(self, code: int, why: str) -> None:
+        if self.ended:
+            return
+        if code == REFUSED_STREAM:  # nothing was done (RFC 9113, section 8.7)
+            self.end(GrpcUnavailableError("the server refused the call"))
+        else:
+            self.end(GrpcError(CANCELLED if code == CANCEL else UNAVAILABLE, why))
+
+    def end(self, status: GrpcError | None) -> None:
+        """Only the first one counts."""
         if not self.ended:
             self.ended = True
-            self.may_send.set()
-            why = how or GrpcError(UNKNOWN, f"ended without a gRPC status, HTTP status {self._http_status or 'none'}")
-            self.received.put_nowait(why)
+            self.drained()
+            self.take_status(status)
 
     def leave(self) -> None:
-        self._connection.forget(self)
+        """The caller no longer waits: cancel the call on the server unless it has ended."""
+        self.ended = True
+        if not self.is_closed:
+            self._connection.forget(self)
 
 
-class ClientConnection(asyncio.Protocol):
+class UnaryCall(ClientCall):
+    __slots__ = ("_message", "_timer", "answer")
+
+    def __init__(self, connection: ClientConnection, answer: asyncio.Future[bytes | GrpcError]) -> None:
+        super().__init__(connection)
+        self.answer = answer
+        self._message: bytes | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def end_in(self, left_s: float, deadline_s: float) -> None:
+        self._timer = self.answer.get_loop().call_later(left_s, self._expire, deadline_s)
+
+    def _expire(self, deadline_s: float) -> None:
+        self.end(GrpcError(DEADLINE_EXCEEDED, f"no answer within {deadline_s:g} s"))
+
+    def take_message(self, message: bytes) -> None:
+        if self._message is None:
+            self._message = message
+        else:
+            self.end(GrpcError(INTERNAL, "an answer with more than one message"))
+
+    def take_status(self, status: GrpcError | None) -> None:
+        if status is None and self._message is None:
+            status = GrpcError(INTERNAL, "an answer without a message")
+        if not self.answer.done():
+            self.answer.set_result(status or self._message or b"")
+
+    def leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().leave()
+
+
+class StreamCall(ClientCall):
+    """`received` has the messages, and at the end the status."""
+
+    __slots__ = ("received",)
+
+    def __init__(self, connection: ClientConnection) -> None:
+        super().__init__(connection)
+        self.received: asyncio.Queue[bytes | GrpcError | None] = asyncio.Queue()
+
+    def take_message(self, message: bytes) -> None:
+        self.received.put_nowait(message)
+
+    def take_status(self, status: GrpcError | None) -> None:
+        self.received.put_nowait(status)
+
+    async def send(self, message: bytes, *, is_last: bool = False) -> None:
+        if not self.ended:
+            self._connection.send(self, framed(message), is_last=is_last)
+            await self.sent()
+
+
+class ClientConnection(Wire[ClientCall]):
+    """Calls that the server does not allow yet wait here."""
+
     def __init__(
         self, *, kept_alive: KeptAlive | None = None, authority: str = "localhost", scheme: str = "http"
     ) -> None:
+        super().__init__(
+            is_client=True, settings={ENABLE_PUSH: 0}, window=WINDOW, connection_window=WINDOW + DEFAULT_WINDOW
+        )
         self._kept_alive, self._authority, self._scheme = kept_alive, authority, scheme
         self._keepalive: Keepalive | None = None
-        self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
-        self._transport: asyncio.Transport | None = None
-        self._calls: dict[int, ClientCall] = {}
-        self.lost = False
+        self._waiting: dict[ClientCall, bytes] = {}  # with their headers
+        self._blocks: dict[tuple[str, float | None, Headers], bytes] = {}
+        self._is_retired = False
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.lost and self.ids_left > len(self._waiting)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        super().connection_made(transport)
         if self._kept_alive is not None:
             self._keepalive = self._kept_alive(transport.get_extra_info("socket").fileno())
-        self._h2.initiate_connection()
-        self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW, SettingCodes.ENABLE_PUSH: 0})
-        self._h2.increment_flow_control_window(WINDOW)
-        self._flush()
 
-    def data_received(self, data: bytes) -> None:
-        if self.lost:
-            return
-        try:
-            for event in self._h2.receive_data(data):
-                self._take(event)
-        except ProtocolError as error:
-            self.fail(f"no HTTP/2: {error}")
-            return
-        self._flush()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.fail(f"the connection broke: {exc}" if exc else "the connection was closed")
-
-    def fail(self, why: str) -> None:
-        """Nothing can be sent or received any more."""
-        self.lost = True
-        for call in [*self._calls.values()]:
-            call.end(GrpcError(UNAVAILABLE, why))
-        self._calls.clear()
-        if self._transport is not None:
-            self._transport.close()
-        if self._keepalive is not None:
-            self._keepalive.end()
-
-    async def start(self, method: str, request: bytes, deadline_s: float | None, more: Headers = ()) -> ClientCall:
-        call = await self.open(method, deadline_s, more)
-        try:
-            await call.send(request, is_last=True)
-        except BaseException:
-            self.forget(call)
-            raise
+    def unary(
+        self, method: str, request: bytes, deadline_s: float, headers: Headers = (), left_s: float | None = None
+    ) -> UnaryCall:
+        """`left_s`: after which the call ends by itself."""
+        call = UnaryCall(self, self._loop.create_future())
+        self._start(call, method, deadline_s, headers)
+        if left_s is not None:
+            call.end_in(left_s, deadline_s)
+        self.send(call, framed(request), is_last=True)
         return call
 
-    async def open(self, method: str, deadline_s: float | None, more: Headers = ()) -> ClientCall:
+    def open(self, method: str, headers: Headers = ()) -> StreamCall:
+        call = StreamCall(self)
+        self._start(call, method, None, headers)
+        return call
+
+    def _start(self, call: ClientCall, method: str, deadline_s: float | None, more: Headers) -> None:
         if self.lost:
             raise GrpcUnavailableError("the connection was closed")
-        headers = [
+        block = self._blocks.get((method, deadline_s, more)) or self._block(method, deadline_s, more)
+        if len(self.streams) < self.peer_streams and not self._waiting:
+            self.begin(call, block)
+        else:
+            self._waiting[call] = block
+
+    def _block(self, method: str, deadline_s: float | None, more: Headers) -> bytes:
+        fields = [
             (":method", "POST"),
             (":scheme", self._scheme),
             (":path", method),
@@ -158,66 +229,44 @@ class ClientConnection(asyncio.Protocol):
             *more,
         ]
         if deadline_s is not None:
-            headers.append(("grpc-timeout", f"{max(1, round(deadline_s * 1000))}m"))
-        try:
-            call = ClientCall(self, self._h2.get_next_available_stream_id())
-            self._h2.send_headers(call.stream_id, headers)
-        except ProtocolError as error:  # too many streams at once, or no stream ids left
-            self.fail(f"no more calls on this connection: {error}")
-            raise GrpcUnavailableError(str(error)) from error
-        self._calls[call.stream_id] = call
-        return call
+            fields.append(("grpc-timeout", f"{min(max(1, round(deadline_s * 1000)), LONGEST_TIMEOUT_MS)}m"))
+        if len(self._blocks) >= _KEPT_BLOCKS:
+            self._blocks.clear()
+        block = self._blocks[method, deadline_s, more] = encoded(fields)
+        return block
 
-    async def send(self, call: ClientCall, data: bytes, *, is_last: bool) -> None:
-        """In parts, as the server's flow control window allows."""
-        left = memoryview(data)
-        while left and not call.ended:
-            room = min(self._h2.local_flow_control_window(call.stream_id), self._h2.max_outbound_frame_size)
-            if room <= 0:
-                self._flush()
-                call.may_send.clear()
-                await call.may_send.wait()
-                continue
-            part, left = left[:room], left[room:]
-            self._h2.send_data(call.stream_id, bytes(part), end_stream=is_last and not left)
-        self._flush()
+    def room_for_streams(self) -> None:
+        while self._waiting and len(self.streams) < self.peer_streams:
+            call = next(iter(self._waiting))
+            self.begin(call, self._waiting.pop(call))
+        if self._is_retired and not self.streams:
+            self.fail("closed by us")
 
     def forget(self, call: ClientCall) -> None:
-        """The caller no longer waits: cancel the call on the server unless it has ended."""
-        if self._calls.pop(call.stream_id, None) is None or self.lost or call.ended:
-            return
-        try:
-            self._h2.reset_stream(call.stream_id, ErrorCodes.CANCEL)
-        except ProtocolError:  # both sides had ended it
-            return
-        self._flush()
+        if self._waiting.pop(call, None) is None and not self.lost:
+            self.reset(call, CANCEL)
 
-    def _take(self, event: events.Event) -> None:
-        if isinstance(event, events.ConnectionTerminated):
-            self.fail("the server is going away")
-            return
-        if isinstance(event, events.WindowUpdated):
-            for pending in self._calls.values():
-                pending.may_send.set()
-            return
-        if isinstance(event, events.DataReceived):
-            length, stream_id = event.flow_controlled_length, event.stream_id
-            if length and stream_id is not None:
-                self._h2.acknowledge_received_data(length, stream_id)
-        call = self._calls.get(getattr(event, "stream_id", None) or 0)
-        if call is None:
-            return
-        if isinstance(event, events.ResponseReceived | events.TrailersReceived):
-            call.take_headers({str(name): str(value) for name, value in event.headers or ()})
-        elif isinstance(event, events.DataReceived):
-            call.take_data(event.data or b"")
-        elif isinstance(event, events.StreamReset):
-            call.end(
-                GrpcError(CANCELLED if event.error_code == ErrorCodes.CANCEL else UNAVAILABLE, "the call was reset")
-            )
-        elif isinstance(event, events.StreamEnded):
-            call.end()
+    def retire(self) -> None:
+        """No new calls; the connection ends with the last one."""
+        self._is_retired = True
+        self.room_for_streams()
 
-    def _flush(self) -> None:
-        if self._transport is not None and (data := self._h2.data_to_send()):
-            self._transport.write(data)
+    def going_away(self, last_stream: int, code: int, text: str) -> None:
+        self.fail("the server is going away", last_stream)
+
+    def fail(self, why: str, last_stream: int = MAX_STREAM) -> None:
+        """Nothing was done of calls that were not sent, nor of those after `last_stream` (RFC 9113, section 6.8)."""
+        if self.lost:
+            return
+        self.lost = True
+        sent, waiting = [*self.streams.values()], [*self._waiting]
+        self.streams.clear()
+        self._waiting.clear()
+        for call in sent:
+            call.end(GrpcError(UNAVAILABLE, why) if call.id <= last_stream else GrpcUnavailableError(why))
+        for call in waiting:
+            call.end(GrpcUnavailableError(why))
+        if self._transport is not None:
+            self._transport.close()
+        if self._keepalive is not None:
+            self._keepalive.end()

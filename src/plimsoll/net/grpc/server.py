@@ -73,7 +73,7 @@ class GrpcServer:
             self._server.close()
             self._server = None
         for connection in [*self.connections]:
-            connection.end()
+            connection.fail("the server ends")
         if self._path is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)

@@ -1,4 +1,4 @@
-"""One connection of a gRPC server. h2 takes a megabyte of memory, so this is imported with the first connection."""
+"""One connection of a gRPC server. Imported with the first connection, because most sockets have no client."""
 
 from __future__ import annotations
 
@@ -8,122 +8,128 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from h2 import events
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2.errors import ErrorCodes
-from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes
-
+from plimsoll.net.grpc.frames import (
+    DEFAULT_WINDOW,
+    MAX_CONCURRENT_STREAMS,
+    NO_ERROR,
+    PROTOCOL_ERROR,
+    REFUSED_STREAM,
+    StreamFaultError,
+)
+from plimsoll.net.grpc.header_blocks import REQUEST, TRAILERS, Block
+from plimsoll.net.grpc.hpack import encoded
 from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED, UNKNOWN, GrpcError
+from plimsoll.net.grpc.wire import PREFIX, Call, Wire, framed
 
 if TYPE_CHECKING:
     from plimsoll.net.grpc.server import GrpcServer
 
 log = logging.getLogger(__name__)
 
-PREFIX = 5
 MAX_CONNECTIONS, MAX_CALLS = 64, 100
-OK_HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
+OK_HEADERS = ((":status", "200"), ("content-type", "application/grpc"))
+_OK_BLOCK = encoded(OK_HEADERS)
 UNIT_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}  # of the header grpc-timeout
 
 
-class ServerConnection(asyncio.Protocol):
+class ServerCall(Call):
+    """The request as it comes. It is answered when it is complete, or already too long."""
+
+    __slots__ = ("_connection", "body", "headers", "task")
+
+    def __init__(self, connection: ServerConnection) -> None:
+        super().__init__()
+        self._connection = connection
+        self.headers: Mapping[str, str] = {}
+        self.body = bytearray()
+        self.task: asyncio.Task[None] | None = None
+
+    def take_headers(self, block: Block, *, is_end: bool) -> None:
+        if not self.headers and block.kind == REQUEST:
+            self.headers = block.fields
+        elif not self.headers or block.kind != TRAILERS or not is_end:
+            raise StreamFaultError(PROTOCOL_ERROR, f"malformed: {block.kind} in a wrong place")
+
+    def take_data(self, data: bytes) -> None:
+        if self.task is None:
+            self.body += data
+            if len(self.body) > PREFIX + self._connection.max_message:
+                self._connection.answer(self)
+
+    def take_end(self) -> None:
+        if self.task is None:
+            self._connection.answer(self)
+
+    def take_reset(self, code: int, why: str) -> None:
+        self.ended = True
+        if self.task is not None:
+            self.task.cancel()
+
+
+class ServerConnection(Wire[ServerCall]):
     def __init__(self, server: GrpcServer) -> None:
-        self._server = server
-        self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
-        self._transport: asyncio.Transport | None = None
-        self._requests: dict[int, tuple[dict[str, str], bytearray]] = {}
-        self._calls: dict[int, asyncio.Task[None]] = {}
-        self._room = asyncio.Event()  # a window has grown, or the socket takes bytes again
-        self._is_full = False
+        super().__init__(
+            is_client=False,
+            settings={MAX_CONCURRENT_STREAMS: MAX_CALLS},
+            window=DEFAULT_WINDOW,
+            connection_window=DEFAULT_WINDOW,
+        )
+        self._server, self.max_message = server, server.max_message
+        self._tasks: set[asyncio.Task[None]] = set()  # also of calls that were reset, until they have ended
 
     # --- the transport ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
         if len(self._server.connections) >= MAX_CONNECTIONS:
+            self.lost = True
             transport.abort()
             return
         self._server.connections.add(self)
-        self._h2.initiate_connection()
-        self._h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: MAX_CALLS})
-        self._flush()
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for event in self._h2.receive_data(data):
-                self._take(event)
-        except ProtocolError as error:
-            log.debug("a client does not speak HTTP/2: %s", error)
-            self._flush()
-            self.end()
-            return
-        self._flush()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.end()
+        super().connection_made(transport)
 
     def pause_writing(self) -> None:
-        self._is_full = True
+        """A client that does not read our answers sends no more calls."""
+        super().pause_writing()
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._is_full = False
-        self._room.set()
+        if self._transport is not None:
+            self._transport.resume_reading()
+        super().resume_writing()
 
-    def end(self) -> None:
+    def fail(self, why: str) -> None:
+        if self.lost:
+            return
+        log.debug("a connection ends: %s", why)
+        self.lost = True
         self._server.connections.discard(self)
-        for call in self._calls.values():
-            call.cancel()
-        self._calls.clear()
-        self._requests.clear()
+        for task in self._tasks:
+            task.cancel()
+        self.streams.clear()
         if self._transport is not None:
             self._transport.close()
 
-    def _flush(self) -> None:
-        if self._transport is not None and not self._transport.is_closing() and (data := self._h2.data_to_send()):
-            self._transport.write(data)
-
     # --- calls ---
 
-    def _take(self, event: events.Event) -> None:
-        stream = getattr(event, "stream_id", None) or 0
-        if isinstance(event, events.RequestReceived):
-            self._requests[stream] = {str(name): str(value) for name, value in event.headers or ()}, bytearray()
-        elif isinstance(event, events.DataReceived):
-            if event.flow_controlled_length:
-                self._h2.acknowledge_received_data(event.flow_controlled_length, stream)
-            request = self._requests.get(stream)
-            if request is None:
-                return
-            request[1].extend(event.data or b"")
-            if len(request[1]) > PREFIX + self._server.max_message:
-                self._start(stream, *self._requests.pop(stream))
-        elif isinstance(event, events.StreamEnded):
-            request = self._requests.pop(stream, None)
-            if request is not None:
-                self._start(stream, *request)
-        elif isinstance(event, events.StreamReset):
-            self._requests.pop(stream, None)
-            call = self._calls.pop(stream, None)
-            if call is not None:
-                call.cancel()
-        elif isinstance(event, events.WindowUpdated | events.RemoteSettingsChanged):
-            self._room.set()
+    def opened(self) -> ServerCall:
+        if len(self.streams) >= MAX_CALLS or len(self._tasks) >= MAX_CALLS:
+            raise StreamFaultError(REFUSED_STREAM, f"{MAX_CALLS} calls at once")
+        return ServerCall(self)
 
-    def _start(self, stream: int, headers: Mapping[str, str], body: bytearray) -> None:
-        task = asyncio.create_task(self._answer(stream, headers, bytes(body)), name=headers.get(":path"))
-        self._calls[stream] = task
-        task.add_done_callback(lambda _: self._calls.pop(stream, None))
+    def answer(self, call: ServerCall) -> None:
+        call.task = self._loop.create_task(self._answer(call), name=call.headers.get(":path"))
+        self._tasks.add(call.task)
+        call.task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, stream: int, headers: Mapping[str, str], body: bytes) -> None:
-        method = headers.get(":path", "")
+    async def _answer(self, call: ServerCall) -> None:
+        headers, method = call.headers, call.headers[":path"]
         has_started = False
         status, message = 0, ""
         try:
             async with asyncio.timeout(deadline_s(headers.get("grpc-timeout", ""))):
-                request = self._request(headers, body)
+                request = self._request(headers, bytes(call.body))
                 if method in self._server.unary:
                     answers = _one(self._server.unary[method](request))
                 elif method in self._server.streams:
@@ -132,29 +138,23 @@ class ServerConnection(asyncio.Protocol):
                     raise GrpcError(UNIMPLEMENTED, f"unknown method {method}")
                 async for answer in answers:
                     if not has_started:
-                        self._h2.send_headers(stream, OK_HEADERS)
+                        self.send_headers(call, _OK_BLOCK)
                         has_started = True
-                    await self._send(stream, b"\0" + len(answer).to_bytes(PREFIX - 1) + answer)
+                    self.send(call, framed(answer))
+                    await call.sent()
         except GrpcError as error:
             status, message = error.code, error.message
         except TimeoutError:
             status, message = DEADLINE_EXCEEDED, "the client's deadline has passed"
-        except ProtocolError:  # the client has ended the stream or the connection
-            return
         except Exception:  # a defect in one handler must not end the other calls
             log.exception("gRPC %s failed", method)
             status, message = UNKNOWN, "the server failed; see its log"
         trailers = [("grpc-status", str(status)), *([("grpc-message", quote(message, safe=" "))] if message else [])]
-        try:
-            self._h2.send_headers(stream, trailers if has_started else [*OK_HEADERS, *trailers], end_stream=True)
-            if not self._h2.streams[stream].closed:  # the request has not ended: no more of it is read
-                self._h2.reset_stream(stream, ErrorCodes.NO_ERROR)
-        except (ProtocolError, KeyError):
-            return
-        self._flush()
+        self.send_headers(call, encoded(trailers if has_started else [*OK_HEADERS, *trailers]), is_last=True)
+        self.reset(call, NO_ERROR)  # if the request has not ended: no more of it is read
 
     def _request(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        if headers.get(":method") != "POST" or not headers.get("content-type", "").startswith("application/grpc"):
+        if headers[":method"] != "POST" or not headers.get("content-type", "").startswith("application/grpc"):
             raise GrpcError(UNIMPLEMENTED, "this is a gRPC server: POST with content-type application/grpc")
         size = int.from_bytes(body[1:PREFIX])
         if size > self._server.max_message:
@@ -167,20 +167,6 @@ class ServerConnection(asyncio.Protocol):
         if len(body) != PREFIX + size:
             raise GrpcError(INTERNAL, "the request is not one message")
         return body[PREFIX:]
-
-    async def _send(self, stream: int, data: bytes) -> None:
-        """In parts, as the client's flow control window and the socket allow."""
-        left = memoryview(data)
-        while left:
-            room = min(self._h2.local_flow_control_window(stream), self._h2.max_outbound_frame_size)
-            if room <= 0 or self._is_full:
-                self._flush()
-                self._room.clear()
-                await self._room.wait()
-                continue
-            part, left = left[:room], left[room:]
-            self._h2.send_data(stream, bytes(part))
-            self._flush()
 
 
 async def _one(answer: Awaitable[bytes]) -> AsyncIterator[bytes]:

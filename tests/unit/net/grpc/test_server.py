@@ -14,8 +14,9 @@ import pytest
 
 from plimsoll.net.grpc.client import GrpcClient
 from plimsoll.net.grpc.server import GrpcServer
-from plimsoll.net.grpc.server_connection import MAX_CONNECTIONS, deadline_s
+from plimsoll.net.grpc.server_connection import MAX_CONNECTIONS, ServerConnection, deadline_s
 from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, UNIMPLEMENTED, UNKNOWN, GrpcError
+from tests.unit.net.grpc.pipe import Pipe
 
 LONG_S = 30.0
 
@@ -152,3 +153,12 @@ async def test_garbage_and_many_connections(tmp_path: Path) -> None:
 )
 def test_the_header_of_the_deadline(text: str, seconds: float | None) -> None:
     assert deadline_s(text) == seconds
+
+
+async def test_a_client_that_does_not_read_is_not_read_either() -> None:
+    connection = ServerConnection(GrpcServer({}))
+    pipe = Pipe(connection, fills=[True])
+    connection.connection_made(pipe)
+    assert not pipe.is_reading()
+    pipe.emptied()
+    assert pipe.is_reading()

@@ -1,0 +1,179 @@
+"""Calls of one connection: how many are sent at once, what a server has not done, and when the connection is used up."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from plimsoll.net.grpc import frames as f
+from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.client_connection import ClientConnection
+from plimsoll.net.grpc.frames import FrameReader
+from plimsoll.net.grpc.hpack import encoded
+from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, GrpcError, GrpcUnavailableError
+from tests.unit.net.grpc.grpc_server import Server, answering
+from tests.unit.net.grpc.pipe import Pipe
+
+METHOD = "/some.Service/Do"
+OK, DONE = encoded([(":status", "200")]), encoded([("grpc-status", "0")])
+
+
+def connected(max_streams: int) -> tuple[ClientConnection, Pipe]:
+    connection = ClientConnection()
+    pipe = Pipe(connection)
+    connection.connection_made(pipe)
+    pipe.emptied()
+    connection.data_received(f.settings_frame([(f.MAX_CONCURRENT_STREAMS, max_streams)]))
+    return connection, pipe
+
+
+def answer(number: int, message: bytes) -> bytes:
+    data = f.frame(f.DATA, 0, number, b"\0" + len(message).to_bytes(4) + message)
+    return f.header_frames(number, OK, 0) + data + f.header_frames(number, DONE, f.END_STREAM)
+
+
+async def begun(pipe: Pipe) -> list[int]:
+    """The streams of new HEADERS."""
+    await asyncio.sleep(0)
+    frames = FrameReader().frames(pipe.emptied())
+    return [number for kind, _, number, _ in frames if kind == f.HEADERS]
+
+
+async def test_more_calls_than_the_server_allows_wait() -> None:
+    connection, pipe = connected(2)
+    calls = [connection.unary(METHOD, b"", 5.0) for _ in range(4)]
+    assert await begun(pipe) == [1, 3]
+    connection.data_received(answer(3, b"three"))
+    assert await calls[1].answer == b"three"
+    assert await begun(pipe) == [5]
+    calls[0].leave()  # resets it, which makes room, too
+    assert await begun(pipe) == [7]
+    connection.data_received(f.settings_frame([(f.MAX_CONCURRENT_STREAMS, 3)]))
+    connection.unary(METHOD, b"", 5.0)
+    assert await begun(pipe) == [9]
+
+
+async def test_a_deadline_includes_the_wait() -> None:
+    connection, pipe = connected(0)
+    call = connection.unary(METHOD, b"", 0.01, left_s=0.01)
+    late = await call.answer
+    assert isinstance(late, GrpcError) and late.code == DEADLINE_EXCEEDED
+    call.leave()
+    connection.data_received(f.settings_frame([(f.MAX_CONCURRENT_STREAMS, 9)]))
+    assert await begun(pipe) == []
+
+
+async def test_what_was_not_sent_is_known_when_the_connection_breaks() -> None:
+    connection, pipe = connected(1)
+    sent, waiting = (connection.unary(METHOD, b"", 5.0) for _ in range(2))
+    connection.connection_lost(None)
+    ends = [await sent.answer, await waiting.answer]
+    assert [isinstance(each, GrpcUnavailableError) for each in ends] == [False, True]
+    assert all(isinstance(each, GrpcError) and each.code == UNAVAILABLE for each in ends)
+    with pytest.raises(GrpcUnavailableError):
+        connection.unary(METHOD, b"", 5.0)
+    assert pipe.is_closed
+
+
+async def test_what_a_server_that_goes_away_has_not_done() -> None:
+    connection, _ = connected(9)
+    calls = [connection.unary(METHOD, b"", 5.0) for _ in range(3)]
+    connection.data_received(f.goaway(3, f.NO_ERROR, ""))
+    ends = [await call.answer for call in calls]
+    assert [isinstance(each, GrpcUnavailableError) for each in ends] == [False, False, True]
+    assert {each.message for each in ends if isinstance(each, GrpcError)} == {"the server is going away"}
+
+
+RESETS = [
+    pytest.param(f.REFUSED_STREAM, UNAVAILABLE, True, id="8.7 refused: nothing was done"),
+    pytest.param(f.CANCEL, 1, False, id="cancelled"),
+    pytest.param(2, UNAVAILABLE, False, id="an internal error"),
+]
+
+
+@pytest.mark.parametrize(("code", "status", "is_undone"), RESETS)
+async def test_resets(code: int, status: int, is_undone: bool) -> None:
+    connection, _ = connected(9)
+    call = connection.unary(METHOD, b"", 5.0)
+    connection.data_received(f.rst_stream(1, code))
+    end = await call.answer
+    assert isinstance(end, GrpcError)
+    assert (end.code, isinstance(end, GrpcUnavailableError)) == (status, is_undone)
+
+
+MALFORMED = [
+    pytest.param(f.frame(f.DATA, 0, 1, bytes(5)), "data before headers", id="8.1 DATA first"),
+    pytest.param(f.header_frames(1, DONE, f.END_STREAM), "trailers in a wrong place", id="8.1 trailers first"),
+    pytest.param(f.header_frames(1, OK, 0) * 2, "response in a wrong place", id="8.1 two responses"),
+    pytest.param(f.header_frames(1, OK, 0) + f.header_frames(1, DONE, 0), "trailers in a wrong place", id="8.1 no end"),
+    pytest.param(
+        f.header_frames(1, encoded([(":status", "100")]), f.END_STREAM), "HTTP status 100", id="8.1 nothing but 100"
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), MALFORMED)
+async def test_malformed_answers(data: bytes, text: str) -> None:
+    connection, _ = connected(9)
+    call = connection.unary(METHOD, b"", 5.0)
+    connection.data_received(data)
+    end = await call.answer
+    assert isinstance(end, GrpcError) and text in end.message
+    assert not connection.lost
+
+
+async def test_an_interim_answer_and_two_messages() -> None:
+    connection, _ = connected(9)
+    calls = [connection.unary(METHOD, b"", 5.0) for _ in range(2)]
+    connection.data_received(f.header_frames(1, encoded([(":status", "103")]), 0) + answer(1, b"x"))
+    two = f.frame(f.DATA, 0, 3, b"\0\0\0\0\1a") * 2
+    connection.data_received(f.header_frames(3, OK, 0) + two)
+    assert await calls[0].answer == b"x"
+    end = await calls[1].answer
+    assert isinstance(end, GrpcError) and end.code == INTERNAL
+
+
+async def test_calls_of_one_iteration_share_one_write() -> None:
+    connection, pipe = connected(99)
+    writes: list[int] = []
+    write = pipe.write
+
+    def counted(data: bytes) -> None:
+        writes.append(len(data))
+        write(data)
+
+    pipe.write = counted  # type: ignore[method-assign]
+    for _ in range(10):
+        connection.unary(METHOD, b"x", 5.0)
+    assert await begun(pipe) == [*range(1, 20, 2)]
+    assert len(writes) == 1
+
+
+async def test_a_new_connection_when_stream_ids_are_used_up() -> None:
+    waits = asyncio.Event()
+
+    async def wait(server: Server, request: bytes) -> bytes:
+        if request == b"long":
+            await waits.wait()
+        return request
+
+    with tempfile.TemporaryDirectory(prefix="plimsoll-grpc-") as directory:
+        async with answering(Path(directory) / "s", Do=wait) as server:
+            client = GrpcClient(server.socket_path)
+            assert await client.unary(METHOD, b"1", 10) == b"1"
+            first = client._connection
+            assert first is not None
+            first._newest = f.MAX_STREAM - 4
+            long = asyncio.create_task(client.unary(METHOD, b"long", 10))
+            assert await client.unary(METHOD, b"2", 10) == b"2"
+            assert client.connections == 1
+            assert await client.unary(METHOD, b"3", 10) == b"3"
+            assert client.connections == 2
+            assert not first.lost
+            waits.set()
+            assert await long == b"long"
+            assert first.lost
+            client.close()
