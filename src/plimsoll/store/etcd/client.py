@@ -44,6 +44,10 @@ class NotSentError(Exception):
     """No endpoint could be reached: nothing was sent."""
 
 
+class ForbiddenError(LogRefusedError):
+    """The user lacks a right."""
+
+
 class CompactedError(StoreError):
     """A revision that etcd no longer has."""
 
@@ -210,7 +214,7 @@ def refusal_of(error: GrpcError, endpoint: str, location: Location, size: int = 
             endpoint, "it has no users", "Remove user and password-file from --store, or `etcdctl auth enable`"
         )
     if error.code == status.PERMISSION_DENIED or "permission denied" in text:
-        return LogRefusedError(
+        return ForbiddenError(
             endpoint,
             f"the user {location.user or 'of the client certificate'} may not read and write {location.prefix}/",
             f"`etcdctl role grant-permission ROLE readwrite --prefix {location.prefix}/`",

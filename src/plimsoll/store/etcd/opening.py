@@ -12,7 +12,7 @@ import uuid
 import msgspec
 
 from plimsoll.store.errors import LogRefusedError, StoreNewerError
-from plimsoll.store.etcd.client import AmbiguousError, CompactedError, EtcdClient, NotSentError
+from plimsoll.store.etcd.client import AmbiguousError, CompactedError, EtcdClient, ForbiddenError, NotSentError
 from plimsoll.store.etcd.messages import (
     RANGE,
     STATUS,
@@ -30,6 +30,7 @@ from plimsoll.store.sealing import Sealing
 
 FORMAT = 1
 OLDEST_ETCD = (3, 4)
+_SHOWN_TO_ROOT = (3, 5, 28)  # the first release that tells its version only to users with the role root (etcd 21663)
 _PAGE = 500
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?", re.ASCII)
 _CREATE_TRIES = 5
@@ -66,7 +67,10 @@ def notifies_of_progress(version: tuple[int, int, int] | None) -> bool:
 
 
 async def checked_version(client: EtcdClient) -> tuple[int, int, int] | None:
-    status = await client.read(STATUS, StatusRequest(), StatusResponse)
+    try:
+        status = await client.read(STATUS, StatusRequest(), StatusResponse)
+    except ForbiddenError:
+        return _SHOWN_TO_ROOT
     version = parsed_version(status.version)
     if version is not None and version[:2] < OLDEST_ETCD:
         raise LogRefusedError(

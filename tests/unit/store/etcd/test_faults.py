@@ -17,14 +17,14 @@ from plimsoll.codec.protobuf.structs import encode
 from plimsoll.codec.protobuf.wire import bytes_field, varint_field
 from plimsoll.linux.files.state_dir import private_directory, write_private
 from plimsoll.net.grpc.client import GrpcClient
-from plimsoll.net.grpc.status import GrpcUnavailableError
+from plimsoll.net.grpc.status import PERMISSION_DENIED, GrpcError, GrpcUnavailableError
 from plimsoll.store.errors import LogRefusedError, LogUnreachableError, OutcomeUnknownError, WriteFailedError
 from plimsoll.store.etcd import client as client_module
 from plimsoll.store.etcd.client import AmbiguousError, EtcdClient
 from plimsoll.store.etcd.location import Location, location
 from plimsoll.store.etcd.log import EtcdLog
 from plimsoll.store.etcd.messages import RANGE, STATUS, RangeRequest, RangeResponse, StatusRequest, StatusResponse
-from plimsoll.store.etcd.opening import checked_version
+from plimsoll.store.etcd.opening import checked_version, notifies_of_progress
 from plimsoll.store.store import Store
 from tests.e2e.etcd_process import EtcdProcess
 from tests.unit.net.grpc.grpc_server import Server
@@ -204,6 +204,19 @@ async def test_an_etcd_that_is_too_old_is_refused(version: str) -> None:
         with pytest.raises(LogRefusedError, match=rf"its version is {version}.*etcd 3.4 or newer: upgrade it"):
             await Store.open_etcd(location(f"etcd://127.0.0.1:{server.port}"))
         assert server.calls == ["Status"]  # nothing else was asked or written
+
+
+async def test_a_version_that_is_shown_to_root_only_is_new_enough() -> None:
+    """etcd 3.5.28 to 3.5.30 and most of 3.6, with users (etcd 21663)."""
+
+    async def forbidden(_: Server, __: bytes) -> bytes:
+        raise GrpcError(PERMISSION_DENIED, "etcdserver: permission denied")
+
+    async with Server(None) as server:
+        server.handlers["Status"] = forbidden
+        client = EtcdClient(location(f"etcd://127.0.0.1:{server.port}"))
+        assert notifies_of_progress(await checked_version(client))
+        client.close()
 
 
 async def test_an_endpoint_that_answers_others_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
