@@ -32,6 +32,7 @@ from plimsoll.store.records import Change, Kind, Record
 from plimsoll.store.sealing import PLAIN, Sealing, opened
 from plimsoll.store.sqlite.commit_mark import CommitMark
 from plimsoll.store.sqlite.files import ASIDE, DATABASE, make_private, put_in_place
+from plimsoll.store.sqlite.log_space import LogSpace
 from plimsoll.store.sqlite.reserve import Reserve
 from plimsoll.store.sqlite.schema import (
     MIGRATIONS,
@@ -189,12 +190,20 @@ class Disk:
     """One open database."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path, state: State, mark: CommitMark, sealing: Sealing
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        state: State,
+        mark: CommitMark,
+        sealing: Sealing,
+        space: LogSpace | None = None,
     ) -> None:
+        """Without `space` it is only read."""
         self._connection = connection
         self.path = path
         self.state = state
         self._mark = mark
+        self._space = space
         self._sealing = sealing
         self.reserve = Reserve(path.parent, 0)
         self.is_full = False  # at the start: whether only deletions are accepted
@@ -250,8 +259,9 @@ class Disk:
             with transaction(connection):
                 write_state(connection, state)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the ceiling does not depend on the WAL
+            space = LogSpace(path)
             unless_done.pop_all()
-        disk = cls(connection, path, state, mark, sealing)
+        disk = cls(connection, path, state, mark, sealing, space)
         if marked > contents.state.version:
             disk.lost = (
                 f"the changes after version {contents.state.version} up to {marked} were committed and are lost: the "
@@ -290,6 +300,8 @@ class Disk:
             write_state(connection, batch.state)
         self.state = batch.state
         self._mark.write(batch.state.version)
+        if self._space is not None:
+            self._space.extend()
 
     def has_room_again(self) -> bool:
         """Whether others have made room: enough for the reserve, and for a transaction."""
@@ -317,12 +329,13 @@ class Disk:
                 ended = msgspec.structs.replace(self.state, ceiling=max(version, self.state.version))
                 write_state(self._connection, ended)
         finally:
-            self._mark.close()
-            self._connection.close()
+            self.abandon()
 
     def abandon(self) -> None:
         """After a failed write: nothing is recorded, so the next server jumps ahead as after a crash."""
         self._mark.close()
+        if self._space is not None:
+            self._space.close()
         self._connection.close()
 
 

@@ -17,7 +17,7 @@ from plimsoll.store.errors import WriteFailedError
 from plimsoll.store.records import Record
 from plimsoll.store.sqlite import writer
 from plimsoll.store.store import Store
-from tests.unit.store.bodies import body, delete, put, value_of
+from tests.unit.store.bodies import body, delete, log_end, put, value_of
 
 pytestmark = pytest.mark.asyncio
 BIG = "x" * 400_000
@@ -194,7 +194,7 @@ async def test_a_log_that_was_cut_off_is_noticed_at_the_start(tmp_path: Path, ke
     shutil.copytree(killed, cut)
     await store.close()
     log = cut / "objects.db-wal"
-    os.truncate(log, int(log.stat().st_size * kept) if kept < 1 else int(kept))
+    os.truncate(log, int(log_end(log) * kept) if kept < 1 else int(kept))
     (cut / "objects.db-shm").unlink()
 
     store = await Store.open(cut)
