@@ -7,6 +7,7 @@ or after its n-th call of `write`, or in the middle of it if it writes to the jo
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 from collections.abc import Iterable
@@ -29,6 +30,9 @@ from plimsoll.rules.profile import profile_of
 Moment = Literal["before", "after", "torn"]
 MOMENTS: tuple[Moment, ...] = ("before", "after", "torn")
 POLICY = AttachPolicy(Switches("tiered", oom_group="container", cpu_burst_percent=20))
+NEXT_POLICY = AttachPolicy(Switches("tiered", factor=0.5, oom_group="process", cpu_burst_percent=30))
+# The journal is written twice, as two files; then the first cgroups.
+FIRST_WRITES = range(1, 5)
 FILES = ("memory.min", "memory.low", "memory.high", "memory.oom.group", "cpu.max.burst", "cpu.cfs_burst_us")
 RESOURCES = {"requests": {"cpu": "100m", "memory": "8Mi"}, "limits": {"cpu": "500m", "memory": "16Mi"}}
 MEMORY_BYTES = 8 << 30
@@ -63,33 +67,36 @@ class KillBench:
         found = {path: self.driver.read(path, FILES) for path in self.paths}
         return {path: dict(group.files) for path, group in found.items() if group is not None}
 
-    def service(self, mode: Mode) -> AttachService:
+    def service(self, mode: Mode, policy: AttachPolicy) -> AttachService:
         journal = AttachJournal(self.state / str(self.rounds))
         journal.open("boot")
         writer = AttachWriter(self.driver, journal, 4096)
         scope = Scope(mode, frozenset({"default"}))
-        service = AttachService("n", self.setting, scope, lambda: POLICY, PodBook(), journal, writer)
+        service = AttachService("n", self.setting, scope, lambda: policy, PodBook(), journal, writer)
         service.book.put(self.pods)
         return service
 
-    async def wanted(self) -> Tree:
+    async def wanted(self, policy: AttachPolicy = POLICY) -> Tree:
         """The tree after a round that was not killed; restored again."""
         self.rounds += 1
-        service = self.service("enforce")
+        service = self.service("enforce", policy)
         await service.round()
         found = self.tree()
         await service.writer.restore(list(service.journal.entries.values()))
         service.journal.close()
         return found
 
-    def killed(self, mode: Mode, number: int, moment: Moment) -> bool:
-        """One round in a child that is killed at its n-th write; whether it came that far."""
-        self.rounds += 1
+    def killed(
+        self, mode: Mode, number: int, moment: Moment, policy: AttachPolicy = POLICY, *, again: bool = False
+    ) -> bool:
+        """One round in a child that is killed at its n-th write; whether it came that far. `again`: with the journal of
+        the child before."""
+        self.rounds += not again
         child = os.fork()
         if child == 0:
             try:
                 _kill_at(number, moment)
-                asyncio.run(self.service(mode).round())
+                asyncio.run(self.service(mode, policy).round())
             finally:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
@@ -145,12 +152,39 @@ async def check_kills(bench: KillBench, numbers: Iterable[int], moments: Iterabl
         for index, moment in enumerate(moments):
             mode = modes[(number + index) % 3] if number % 7 == 0 else "enforce"
             kills += bench.killed(mode, number, moment)
-            for path, files in bench.tree().items():
-                for file, text in files.items():
-                    assert text in (before[path][file], wanted[path][file]), (path, file, text, number, moment)
+            check_texts(bench, (before, wanted), (number, moment))
             if mode == "observe":
                 assert bench.tree() == before
-            done = await bench.restored()
-            assert {each.outcome for each in done} <= {"restored", "already"}, (number, moment, done)
-            assert bench.tree() == before, (number, moment)
+            await check_detach(bench, before, (number, moment))
     return kills
+
+
+async def check_double_kills(bench: KillBench, numbers: Iterable[int]) -> int:
+    """How many pairs of kills there were: the second child, with another policy, did not get beyond its first writes."""
+    before = bench.tree()
+    trees = (before, await bench.wanted(), await bench.wanted(NEXT_POLICY))
+    assert trees[1] != trees[2]
+    pairs = 0
+    for number in numbers:
+        for index, (second, moment) in enumerate(itertools.product(FIRST_WRITES, MOMENTS)):
+            first_moment = MOMENTS[(number + index) % 3]
+            is_first = bench.killed("enforce", number, first_moment)
+            is_second = bench.killed("enforce", second, moment, NEXT_POLICY, again=True)
+            pairs += is_first and is_second
+            where = (number, first_moment, second, moment)
+            check_texts(bench, trees, where)
+            await check_detach(bench, before, where)
+    return pairs
+
+
+def check_texts(bench: KillBench, trees: Iterable[Tree], where: object) -> None:
+    """Every file has the text of one of these trees."""
+    for path, files in bench.tree().items():
+        for file, text in files.items():
+            assert text in [tree[path][file] for tree in trees], (path, file, text, where)
+
+
+async def check_detach(bench: KillBench, before: Tree, where: object) -> None:
+    done = await bench.restored()
+    assert {each.outcome for each in done} <= {"restored", "already"}, (where, done)
+    assert bench.tree() == before, where

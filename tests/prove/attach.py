@@ -1,4 +1,5 @@
-"""`plimsoll attach` (`./dev prove attach`): killed at every write of a tree of 50 pods, and its cost at 110 pods.
+"""`plimsoll attach` (`./dev prove attach`): killed at every write of a tree of 50 pods, killed again before the next one
+has written, also beside a runtime (on a simulated cgroup v2); and its cost at 110 pods.
 
 The tests with containerd and on cgroup v2 are in `tests/kernel` (`./dev prove guests`); they need a containerd with NRI.
 """
@@ -6,6 +7,7 @@ The tests with containerd and on cgroup v2 are in `tests/kernel` (`./dev prove g
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import resource
@@ -19,8 +21,9 @@ from typing import Any
 
 from plimsoll.cgroups.drivers.detect import this_host
 from plimsoll.runtime.nri import messages as m
-from tests.kernel.attach_kills import MOMENTS, RESOURCES, KillBench, check_kills
+from tests.kernel.attach_kills import MOMENTS, RESOURCES, KillBench, check_double_kills, check_kills
 from tests.kernel.containerd import cgroup_parent
+from tests.unit.attach.mortal_node import POLICIES, double_kills
 from tests.unit.runtime.nri.fake_runtime import fake_runtime
 
 PODS, KILL_PODS, CREATES, BATCHES, IDLE_S = 110, 50, 1000, 5, 60.0
@@ -31,7 +34,8 @@ def main(seed: int) -> dict[str, Any]:
     """`seed` is unused: every write is tried."""
     found: dict[str, Any] = {"cgroup version": this_host().version}
     with tempfile.TemporaryDirectory() as directory, cgroup_parent() as root:
-        found["kills"] = asyncio.run(_kills(root, Path(directory)))
+        found |= asyncio.run(_kills(root, Path(directory)))
+    found["double kills beside a runtime"] = asyncio.run(_kills_beside_a_runtime())
     with tempfile.TemporaryDirectory() as directory, cgroup_parent() as root:
         found |= asyncio.run(_cost(root, Path(directory)))
     found["failed"] = sum(
@@ -40,12 +44,20 @@ def main(seed: int) -> dict[str, Any]:
     return found | {"seed": seed}
 
 
-async def _kills(root: str, directory: Path) -> int:
+async def _kills(root: str, directory: Path) -> dict[str, int]:
     bench = KillBench(root, KILL_PODS, directory)
     await bench.make()
     # Opening the journal and recording all entries are the first writes; then one per file, and the status.
     writes = sum(len(files) for files in (await bench.wanted()).values()) + 10
-    return await check_kills(bench, range(1, writes + 1), MOMENTS)
+    return {
+        "kills": await check_kills(bench, range(1, writes + 1), MOMENTS),
+        "double kills": await check_double_kills(bench, range(1, writes + 1)),
+    }
+
+
+async def _kills_beside_a_runtime() -> int:
+    """With each policy of the first life that is killed, and each of the second one."""
+    return sum([await double_kills(POLICIES[0], *pair) for pair in itertools.product(POLICIES, repeat=2)])
 
 
 async def _cost(root: str, directory: Path) -> dict[str, Any]:

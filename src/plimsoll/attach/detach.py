@@ -8,7 +8,7 @@ from typing import Any
 
 from plimsoll.attach.journal import AttachJournal
 from plimsoll.attach.plugin import release_of, updates_unified
-from plimsoll.attach.writer import AttachWriter, Restored
+from plimsoll.attach.writer import AttachWriter, Restored, is_of_container
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.errors import PlimsollError
 from plimsoll.runtime.nri import messages as nri
@@ -26,7 +26,7 @@ async def restored(
     writer, entries = AttachWriter(driver, journal, page_size), list(journal.entries.values())
     if dry_run:
         return [Restored(each.path, each.file, each.before, writer.outcome(each)) for each in entries], ""
-    if not any(entry.container_id for entry in entries):
+    if not writer.runtime_updates_unified or not any(is_of_container(entry) for entry in entries):
         return await writer.restore(entries), ""
     plugin = SilentPlugin()
     session = NriSession(socket, "plimsoll-detach", "96", plugin, _NRI_S)
@@ -34,10 +34,10 @@ async def restored(
     ready = asyncio.create_task(session.ready(_NRI_S))
     try:
         await asyncio.wait({connecting, ready}, return_when=asyncio.FIRST_COMPLETED)
-        if session.connected:
-            writer.session = session
-            writer.runtime_updates_unified = updates_unified(plugin.runtime, plugin.version)
-        return await writer.restore(entries), "" if writer.runtime_updates_unified else _note(session, connecting)
+        writer.session = session
+        writer.runtime_updates_unified = not session.connected or updates_unified(plugin.runtime, plugin.version)
+        done = await writer.restore(entries)
+        return done, _note(session, connecting, writer)
     finally:
         for task in (connecting, ready):
             task.cancel()
@@ -70,12 +70,14 @@ class SilentPlugin:
         """Nothing to do."""
 
 
-def _note(session: NriSession, connecting: asyncio.Task[None]) -> str:
-    error = connecting.exception() if connecting.done() and not connecting.cancelled() else None
-    why = str(error) if isinstance(error, NriError | OSError | PlimsollError) else "it does not answer"
-    if session.connected:
+def _note(session: NriSession, connecting: asyncio.Task[None], writer: AttachWriter) -> str:
+    again = "it writes them again when the kubelet resizes one of them"
+    if not writer.runtime_updates_unified:
         why = "it does not apply `unified` on updates"
-    return (
-        f"the container runtime still has the values of attach in its record of running containers ({why}): "
-        "it writes them again when the kubelet resizes one of them"
-    )
+    elif not writer.reached_runtime:
+        error = connecting.exception() if connecting.done() and not connecting.cancelled() else None
+        why = str(error) if isinstance(error, NriError | OSError | PlimsollError) else "it does not answer"
+        again += ". They stay in the journal: run `plimsoll detach` again when it runs"
+    else:
+        return ""
+    return f"the container runtime still has the values of attach in its record of running containers ({why}): {again}"

@@ -49,17 +49,23 @@ class AttachJournal:
         except FileNotFoundError:
             stored = {}
         except AppendLogCorruptError as error:
-            raise JournalError(
-                f"{self.directory / JOURNAL}: {error}; nothing was changed. Move the file away; "
-                "`plimsoll audit` then shows which values differ"
-            ) from None
+            raise self._unusable(str(error)) from None
         if stored.get(BOOT) not in (None, msgspec.json.encode(boot_id)):
             stored = {}
             self._log.discard()
-        entries = [msgspec.json.decode(data, type=Entry) for key, data in stored.items() if key != BOOT]
+        try:
+            entries = [msgspec.json.decode(data, type=Entry) for key, data in stored.items() if key != BOOT]
+        except msgspec.DecodeError as error:
+            raise self._unusable(f"an entry is not of this version: {error}") from None
         self._entries = {entry.key: entry for entry in entries}
         if BOOT not in stored:
             self._write({BOOT: msgspec.json.encode(boot_id)})
+
+    def _unusable(self, reason: str) -> JournalError:
+        return JournalError(
+            f"{self.directory / JOURNAL}: {reason}; nothing was changed. Move the file away; "
+            "`plimsoll audit` then shows which values differ"
+        )
 
     def close(self) -> None:
         if self._lock >= 0:
@@ -78,7 +84,8 @@ class AttachJournal:
             self._entries |= new
 
     def forget(self, entries: Iterable[Entry]) -> None:
-        keys = [entry.key for entry in entries if entry.key in self._entries]
+        """An entry that was changed meanwhile stays."""
+        keys = [entry.key for entry in entries if self._entries.get(entry.key) == entry]
         if keys:
             self._write(dict.fromkeys(keys))
             for key in keys:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -26,6 +27,7 @@ from plimsoll.runtime.nri import messages as m
 DEFAULTS = {**KERNEL_DEFAULT, "cpu.max.burst": "0"}
 UPDATES_UNIFIED_SINCE = (1, 7)  # containerd, the first release with this NRI; measured with 1.7.24 and 2.1.9
 MOST_CONTAINERS = 100_000
+SETTLED_S = 60.0  # after an answer; the runtime has carried it out long before
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
@@ -40,7 +42,8 @@ class KnownContainer(msgspec.Struct, frozen=True):
 
 
 class AttachPlugin:
-    """`decide`: the target of one container, by uid, name and id. `acts`: whether a namespace's pods are changed."""
+    """`decide`: the target of one container, by uid, name and id. `acts`: whether a namespace's pods are changed.
+    `read`: the files of a cgroup and its inode, None if there is none."""
 
     def __init__(
         self,
@@ -50,17 +53,19 @@ class AttachPlugin:
         decide: Callable[[str, str, str], Target | None],
         acts: Callable[[str], bool],
         has: Callable[[str], bool],
+        read: Callable[[str, Sequence[str]], tuple[Mapping[str, str], int] | None],
         changed: Callable[[], None],
         page_size: int,
     ) -> None:
         self._book, self._journal, self._meters = book, journal, meters
-        self._decide, self._acts, self._has, self._changed = decide, acts, has, changed
+        self._decide, self._acts, self._has, self._read, self._changed = decide, acts, has, read, changed
         self._page_size = page_size
         self.containers: dict[str, KnownContainer] = {}
         self.runtime = ""
         self.is_synchronized = False
-        self.updates_unified = False
+        self.updates_unified = True  # until the runtime is known
         self.late = 0
+        self._answered_s: dict[str, float] = {}  # container id → when the runtime was last given values
         self._owned: dict[str, set[str]] = {}  # container id → files that the kubelet or another plugin sets
 
     def configured(self, runtime: str, version: str) -> None:
@@ -72,6 +77,7 @@ class AttachPlugin:
         uids = {pod.id: pod.uid for pod in pods}
         self.containers, self.is_synchronized = {}, True
         self._owned = {each.id: self._owned[each.id] for each in containers if each.id in self._owned}
+        self._answered_s = {each.id: self._answered_s[each.id] for each in containers if each.id in self._answered_s}
         for each in containers:
             if each.state in (m.CREATED, m.RUNNING, m.PAUSED):
                 self._know(each, uids.get(each.pod_sandbox_id, ""))
@@ -137,21 +143,24 @@ class AttachPlugin:
         return m.OptionalInt(target.score) if target.score is not None and target.score > has else None
 
     def _journalled(self, target: Target, files: Mapping[str, str], resources: m.LinuxResources | None) -> bool:
+        """With what the files have now: an attach before may have journalled values that it did not live to send."""
         given = resources.unified if resources is not None else {}
-        known = self._journal.entries
+        texts, inode = self._read(target.path, tuple(files)) or ({}, 0)
         entries = []
         for file, wanted in files.items():
-            before, earlier = given.get(file), known.get(f"{target.path}\t{file}")
-            if before is None or same_value(file, wanted, before, self._page_size):
-                before = earlier.before if earlier is not None else DEFAULTS[file]
-            entry = earlier or Entry(target.path, file, before, wanted, 0, target.container_id)
-            entry = msgspec.structs.replace(entry, before=before, container_id=target.container_id)
-            entries.append(entry.wants(wanted, None, self._page_size))
+            asked, text = given.get(file), texts.get(file)
+            entry = self._journal.entries.get(f"{target.path}\t{file}")
+            if entry is None or not entry.is_of(inode):
+                entry = Entry(target.path, file, text or DEFAULTS[file], wanted, inode, target.container_id)
+            if asked is not None and not entry.is_ours(asked, self._page_size):
+                entry = msgspec.structs.replace(entry, before=asked)  # what the kubelet would have written
+            entries.append(entry.wants(wanted, text, self._page_size))
         try:
             self._journal.record(entries)
         except JournalError as error:
             log.error("%s is left as it is: %s", target.subject, error)
             return False
+        self._answered_s[target.container_id] = time.monotonic()
         return True
 
     async def updated(
@@ -179,6 +188,7 @@ class AttachPlugin:
             if event in (m.STOP_CONTAINER, m.REMOVE_CONTAINER):
                 self.containers.pop(container.id, None)
                 self._owned.pop(container.id, None)
+                self._answered_s.pop(container.id, None)
             elif pod is not None and container.id not in self.containers:
                 self._know(container, pod.uid)
         self._changed()
@@ -189,6 +199,11 @@ class AttachPlugin:
             self.late += 1
             self._meters.late.add()
             log.warning("%s is answered with no change: its pod or the disk took more than the time allowed", method)
+
+    def unsettled(self) -> frozenset[str]:
+        """Containers whose last answer the runtime may still have to carry out, after what attach asks it for now."""
+        now_s = time.monotonic()
+        return frozenset(each for each, time_s in self._answered_s.items() if now_s - time_s < SETTLED_S)
 
     def is_owned(self, container_id: str, file: str) -> bool:
         """Whether the kubelet or another plugin sets this file."""

@@ -22,10 +22,10 @@ def stale_entries(targets: Sequence[Target], writer: AttachWriter) -> list[Plann
             if known is None:
                 continue
             started = known[1]
-            before, wanted = str(scores[pid]), str(target.score)
-            earlier = writer.journal.entries.get(f"{PROC}{pid}\t{SCORE}")
-            if earlier is not None and earlier.inode == started:
-                before = earlier.before
-            entry = Entry(f"{PROC}{pid}", SCORE, before, wanted, started, target.container_id)
-            found.append(PlannedWrite(target, SCORE, str(scores[pid]), wanted, entry))
+            text, wanted = str(scores[pid]), str(target.score)
+            entry = writer.journal.entries.get(f"{PROC}{pid}\t{SCORE}")
+            if entry is None or not entry.is_of(started):
+                entry = Entry(f"{PROC}{pid}", SCORE, text, wanted, started, target.container_id)
+            entry = entry.wants(wanted, text, writer.page_size)
+            found.append(PlannedWrite(target, SCORE, text, wanted, entry))
     return found

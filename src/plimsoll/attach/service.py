@@ -82,7 +82,15 @@ class AttachService:
         self._wake = Wakeup()
         page_size = setting.policy.page_size
         self.plugin = AttachPlugin(
-            book, journal, self.meters, self._container_target, self._acts, self._has, self._changed, page_size
+            book,
+            journal,
+            self.meters,
+            self._container_target,
+            self._acts,
+            self._has,
+            writer.read,
+            self._changed,
+            page_size,
         )
         book.changed = self._changed
         self.watchdog = Watchdog(writer, self.meters, acts=scope.mode != "observe")
@@ -182,7 +190,7 @@ class AttachService:
 
     async def round(self) -> None:
         """One look at everything."""
-        self.writer.runtime_updates_unified = self.plugin.updates_unified and self.setting.policy.cgroup_version == 2
+        self._check_runtime()
         policy = self._current()
         if policy is not self._decided_for:
             self.decision, self._decided_for = self._decided(policy), policy
@@ -203,9 +211,15 @@ class AttachService:
         self.pending = [_change(write) for write in writes]
         if self.scope.mode != "observe":
             await self._apply(writes)
-            await self._clean_up(observed.keys())
+            try:
+                await self._clean_up(observed.keys())
+            except JournalError as error:
+                self._say_once(str(error))
         self._publish()
         self._forget_ended()
+
+    def _check_runtime(self) -> None:
+        self.writer.runtime_updates_unified = self.plugin.updates_unified and self.writer.driver.version == 2
 
     def _forget_ended(self) -> None:
         """What was noted about files that are no longer attached to."""
@@ -278,16 +292,21 @@ class AttachService:
         gone = [
             entry
             for entry in self.journal.entries.values()
-            if entry.path not in seen
-            and entry.container_id not in self.plugin.containers
-            and self.writer.read(entry.path, ()) is None
+            if entry.path not in seen and self._has_ended(entry) and self.writer.read(entry.path, ()) is None
         ]
         self.journal.forget(gone)
         if not self.book.synced:
             return
         old = [entry for entry in obsolete(self.decision.targets, self.journal.entries) if not self._must_stay(entry)]
-        for each in await self.writer.restore(old):
-            log.info("%s: %s → %s: %s", each.path, each.file, each.value, each.outcome)
+        for each in await self.writer.restore(old, self.plugin.unsettled()):
+            if each.outcome != "already":
+                log.info("%s: %s → %s: %s", each.path, each.file, each.value, each.outcome)
+
+    def _has_ended(self, entry: Entry) -> bool:
+        """A container that was created and has not started has no cgroup yet; only the runtime knows of it."""
+        if not entry.container_id:
+            return True
+        return self.plugin.is_synchronized and entry.container_id not in self.plugin.containers
 
     def _must_stay(self, entry: Entry) -> bool:
         """A repaired process keeps its score; before the runtime is connected, its containers are not known."""
@@ -335,8 +354,9 @@ class AttachService:
     async def end(self) -> None:
         """At the end of the process, after `run` was cancelled: restore, if the policy says so."""
         self._ending = True
+        self._check_runtime()
         if self._policy().restore_on_exit and self.scope.mode != "observe":
-            for each in await self.writer.restore(list(self.journal.entries.values())):
+            for each in await self.writer.restore(list(self.journal.entries.values()), self.plugin.unsettled()):
                 if each.outcome == "failed":
                     log.error("%s/%s cannot be restored to %s: %s", each.path, each.file, each.value, each.reason)
 

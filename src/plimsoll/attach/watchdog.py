@@ -112,12 +112,23 @@ class Watchdog:
         try:
             if finding.action == "reclaim":
                 await driver.write(target.path, "memory.reclaim", str(finding.reclaim_bytes))
-            elif finding.lifts_to:  # the journal has the value from before: it was ours
-                self.lifted[f"{target.path}\t{HIGH}"] = finding.lifts_to
-                await self._writer.lift(target, HIGH, finding.lifts_to)
+            elif finding.lifts_to:
+                return await self._lift(target, finding.lifts_to)
         except CgroupError as error:
             return str(error)
         return ""
+
+    async def _lift(self, target: Target, value: str) -> str:
+        """The reason if it is not done."""
+        key = f"{target.path}\t{HIGH}"
+        before = self.lifted.get(key)
+        self.lifted[key] = value
+        problem = await self._writer.lift(target, HIGH, value)
+        if problem and before is None:
+            del self.lifted[key]
+        elif problem and before is not None:
+            self.lifted[key] = before
+        return problem
 
     def _measure(self, containers: list[Target], now_s: float) -> None:
         """How long containers are above the memory.high that they would have."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
-from plimsoll.attach.journal import AttachJournal
+from plimsoll.attach.journal import AttachJournal, JournalError
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
 from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, stat
 from plimsoll.net.ttrpc.peer import TtrpcError
@@ -31,6 +31,11 @@ SCORE = "oom_score_adj"
 log = logging.getLogger(__name__)
 
 
+def is_of_container(entry: Entry) -> bool:
+    """A file of its cgroup, which a runtime can keep in its record; no score of a process."""
+    return bool(entry.container_id) and not entry.path.startswith(PROC)
+
+
 class Restored(msgspec.Struct, frozen=True, rename="camel"):
     path: str
     file: str
@@ -44,7 +49,9 @@ class AttachWriter:
         self, driver: CgroupDriver, journal: AttachJournal, page_size: int, session: NriSession | None = None
     ) -> None:
         self.driver, self.journal, self.page_size, self.session = driver, journal, page_size, session
-        self.runtime_updates_unified = False
+        # Until the runtime is known, it is one that keeps them. On v1 no value of ours is given to it.
+        self.runtime_updates_unified = driver.version == 2
+        self.reached_runtime = True  # at the last restore
 
     def read(self, path: str, files: Sequence[str]) -> tuple[Mapping[str, str], int] | None:
         """The texts and the inode; for a process, its score and start time. None if it is gone."""
@@ -66,17 +73,19 @@ class AttachWriter:
                 failures[write.entry.key] = problem
         return failures
 
-    async def _through_runtime(self, values: Mapping[Entry, str]) -> None:
-        """Failures are not final: the driver writes what the runtime has not written."""
+    async def _through_runtime(self, values: Mapping[Entry, str]) -> bool:
+        """Whether the runtime has them in its record, if it keeps one. What it has not written, the driver writes."""
         session = self.session
-        if session is None or not session.connected or not self.runtime_updates_unified:
-            return
+        if session is None or not self.runtime_updates_unified:
+            return True
         by_container: dict[str, dict[str, str]] = {}
         for entry, value in values.items():
-            if entry.container_id and not entry.path.startswith(PROC):
+            if is_of_container(entry):
                 by_container.setdefault(entry.container_id, {})[entry.file] = value
         if not by_container:
-            return
+            return True
+        if not session.connected:
+            return False
         updates = [unified_update(each, files) for each, files in by_container.items()]
         asking = asyncio.create_task(session.update(updates))
         try:
@@ -87,9 +96,10 @@ class AttachWriter:
             raise
         except TtrpcError as error:
             log.warning("the runtime did not update containers: %s", error)
-            return
+            return False
         if failed:
             log.warning("the runtime could not update %d containers", len(failed))
+        return not failed
 
     async def _write(self, entry: Entry, value: str) -> str:
         """Empty if the file has the value, otherwise the reason."""
@@ -112,14 +122,20 @@ class AttachWriter:
         found = self.read(entry.path, (entry.file,))
         return "it is gone" if found is None else await self._write(entry, entry.restored(found[0].get(entry.file, "")))
 
-    async def lift(self, target: Target, file: str, value: str) -> None:
-        """Another value of ours for a file: the journal gets it first. Raises CgroupError."""
-        entry = self.journal.entries.get(f"{target.path}\t{file}")
-        if entry is not None:
-            found = self.read(target.path, (file,))
-            text = None if found is None else found[0].get(file)
-            self.journal.record([entry.wants(value, text, self.page_size)])
-        await self.driver.write(target.path, file, value)
+    async def lift(self, target: Target, file: str, value: str) -> str:
+        """Another value for a file that has one of ours: the journal gets it first. The reason if it is not written."""
+        found = self.read(target.path, (file,))
+        if found is None:
+            return "it is gone"
+        text, entry = found[0].get(file, ""), self.journal.entries.get(f"{target.path}\t{file}")
+        if entry is None or not entry.is_of(found[1]) or not entry.is_ours(text, self.page_size):
+            return f"{file} is not as attach has set it"
+        entry = entry.wants(value, text, self.page_size)
+        try:
+            self.journal.record([entry])
+        except JournalError as error:
+            return str(error)
+        return await self._write(entry, value)
 
     def outcome(self, entry: Entry) -> Outcome:
         """What a restore does with this entry now."""
@@ -127,11 +143,11 @@ class AttachWriter:
         text, inode = (None, None) if found is None else (found[0].get(entry.file), found[1])
         return restoring(entry, text, inode, self.page_size)
 
-    async def restore(self, entries: Sequence[Entry]) -> list[Restored]:
-        """Write the values from before, where ours are still there; entries that are done leave the journal."""
+    async def restore(self, entries: Sequence[Entry], unsettled: Set[str] = frozenset()) -> list[Restored]:
+        """Write the values from before, where ours are still there; entries that are done leave the journal. Those of
+        containers into which the runtime may bring a value back stay: it was not reached, or they are `unsettled`."""
         states = {entry: self.outcome(entry) for entry in entries}
-        ours = {entry: entry.before for entry, outcome in states.items() if outcome in ("restored", "already")}
-        await self._through_runtime(ours)
+        self.reached_runtime = await self._through_runtime(self._records(states))
         done: list[Restored] = []
         for entry, outcome in states.items():
             reason = "it has another value than attach wrote" if outcome == "changed by another" else ""
@@ -141,5 +157,21 @@ class AttachWriter:
                 reason = problem if outcome == "failed" else ""
             done.append(Restored(entry.path, entry.file, entry.before, outcome, reason))
         failed = {(each.path, each.file) for each in done if each.outcome == "failed"}
-        self.journal.forget([entry for entry in states if (entry.path, entry.file) not in failed])
+        self.journal.forget(
+            entry
+            for entry in states
+            if (entry.path, entry.file) not in failed
+            and (not is_of_container(entry) or (self.reached_runtime and entry.container_id not in unsettled))
+        )
         return done
+
+    def _records(self, states: Mapping[Entry, Outcome]) -> dict[Entry, str]:
+        """What the runtime is to write at the next update of a container, in place of a value of ours: also where
+        another program has changed the file, and for a container that was created and has not started."""
+        values = {}
+        for entry, outcome in states.items():
+            if outcome in ("restored", "already") or (outcome == "gone" and not entry.inode):
+                values[entry] = entry.before
+            elif outcome == "changed by another" and (found := self.read(entry.path, (entry.file,))) is not None:
+                values[entry] = found[0].get(entry.file, entry.before)
+        return values

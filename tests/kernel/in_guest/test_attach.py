@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from plimsoll.attach.detach import SilentPlugin
@@ -23,7 +24,7 @@ from plimsoll.runtime.interface import CriResources
 from plimsoll.runtime.nri import messages as m
 from plimsoll.runtime.nri.plugin import NriSession
 from tests.kernel.attach_bench import AttachBench, NriContainerd, Pod, containerd_release, ending
-from tests.kernel.attach_kills import KillBench, check_kills
+from tests.kernel.attach_kills import KillBench, check_double_kills, check_kills
 from tests.kernel.containerd import cgroup_parent, running
 from tests.kernel.containerd_checks import MIB
 from tests.kernel.guest import GUEST_VARIABLE, JOB_VARIABLE
@@ -147,6 +148,43 @@ async def test_every_level_holds_and_detach_restores(bench: AttachBench) -> None
     assert left == before
 
 
+async def test_a_value_that_only_the_runtime_remembers_is_restored(bench: AttachBench) -> None:
+    """Two attaches that do not meet the runtime write other values; then the kubelet updates the container. Another
+    container starts only after detach."""
+    await asyncio.to_thread(bench.attach, "enforce", POLICY)
+    pod = bench.pod("remembered", BURSTABLE)
+    await bench.start(pod, SHOWS, GIVEN)
+    assert pod.container is not None and pod.spec is not None
+    assert bench.read(pod.container_path, "memory.high") == HIGH
+    await bench.settled(lambda: bench.read(pod.cgroup, "memory.low") == str(48 * MIB))
+    spec = await bench.container("main", SHOWS, resources=GIVEN)
+    late = await bench.runtime.make_container(pod.spec, pod.sandbox_id, msgspec.structs.replace(spec, attempt=1))
+    bench.end(signal.SIGKILL)
+    running = {"name": "main", "containerID": f"containerd://{pod.container.id}", "state": {"running": {}}}
+    pod.document["status"] = {"containerStatuses": [running]}
+    bench.show(pod)
+    for factor in (0.5, 0.3):
+        changed = POLICY | {"memoryThrottlingFactor": factor}
+        nowhere = ("--nri-socket", str(bench.work / "nowhere"))
+        await asyncio.to_thread(bench.attach, "enforce", changed, *nowhere, wait=False)
+        # 48Mi + (128Mi − 48Mi) · factor
+        high = str((48 * MIB + int(80 * MIB * factor)) // 4096 * 4096)
+        await bench.settled(lambda high=high: bench.read(pod.container_path, "memory.high") == high)
+        bench.end(signal.SIGKILL)
+    await bench.runtime.update_container(pod.container.id, CriResources(memory_limit_bytes=144 * MIB))
+    assert bench.read(pod.container_path, "memory.high") == HIGH
+    done = await asyncio.to_thread(bench.detach)
+    assert {each["outcome"] for each in done} <= {"restored", "already", "gone"}, done
+    before = {"min": "0", "low": "0", "high": "max", "oom.group": "0"}
+    await bench.runtime.start_container(late)
+    late_path = f"{pod.cgroup}/{pod.scope(late)}"
+    levels = (pod.container_path, late_path, pod.cgroup, bench.level("burstable"), bench.level())
+    assert {path: memory(bench, path) for path in levels} == dict.fromkeys(levels, before), bench.said()
+    for container_id in (pod.container.id, late):
+        await bench.runtime.update_container(container_id, CriResources(memory_limit_bytes=160 * MIB))
+    assert {path: memory(bench, path) for path in levels} == dict.fromkeys(levels, before), bench.said()
+
+
 async def test_whether_the_runtime_applies_unified_on_update(bench: AttachBench) -> None:
     """The measured answer of this containerd."""
     pod = bench.pod("plain", BURSTABLE)
@@ -242,6 +280,8 @@ async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores
         await kills.make()
         found = await check_kills(kills, range(1, 16))
         measured(f"killed {found} times at writes to a tree of 2 pods, restored each time")
+        pairs = await check_double_kills(kills, (1, 3, 5, 9))
+        measured(f"killed {pairs} times twice in a row, restored each time")
 
 
 UNIT = "plimsoll-attach.service"

@@ -51,9 +51,7 @@ def test_limits_of_a_pod(driver: CgroupsV2, root: str, disk: str, tmp_path: Path
     limits_hold_and_change(driver, root, tmp_path / "state", disk, str(SCRATCH / "written"))
 
 
-async def test_limits_of_a_pod_of_a_kubelet_by_attach(
-    driver: CgroupsV2, root: str, disk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_limits_of_a_pod_of_a_kubelet_by_attach(driver: CgroupsV2, root: str, disk: str, tmp_path: Path) -> None:
     """The cgroups are as a kubelet makes them; nothing of the pod runs but what writes to the disk."""
     bench = KillBench(root, 1, tmp_path / "state")
     await bench.make()
@@ -62,8 +60,7 @@ async def test_limits_of_a_pod_of_a_kubelet_by_attach(
     document["metadata"]["annotations"] = {IO_MAX: "wbps=1Mi"}
     bench.pods = [audited_pod(msgspec.json.encode(document))]
     policy = attach_policy({"ioControl": {"devices": [disk], "ceilings": {"*": {"max": "wbps=8Mi"}}}})
-    monkeypatch.setattr("tests.kernel.attach_kills.POLICY", policy)
-    service = bench.service("enforce")
+    service = bench.service("enforce", policy)
     await service.round()
     number = disk_number(disk)
     assert read(driver, pod) == f"{number} rbps=max wbps={MI} riops=max wiops=max"

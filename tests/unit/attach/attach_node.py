@@ -35,9 +35,14 @@ def document(name: str, container: dict[str, Any] = BURSTABLE, namespace: str = 
 
 class AttachNode:
     def __init__(
-        self, state: Path, mode: Mode = "enforce", policy: AttachPolicy = TIERED, scope: Scope | None = None
+        self,
+        state: Path,
+        mode: Mode = "enforce",
+        policy: AttachPolicy = TIERED,
+        scope: Scope | None = None,
+        kernel: SimulatedKernel | None = None,
     ) -> None:
-        self.kernel = SimulatedKernel(2)
+        self.kernel = kernel or SimulatedKernel(2)
         self.policy = policy
         self.state = state
         self.restart(mode, scope)

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from plimsoll.attach.detach import restored
-from plimsoll.attach.journal import JournalError
+from plimsoll.attach.journal import AttachJournal, JournalError
 from plimsoll.attach.service import Scope
 from plimsoll.linux.block_devices import disk_number
+from plimsoll.linux.files.append_log import AppendLog
 from plimsoll.rules.attach.policy import AttachPolicy, Switches, attach_policy
 from plimsoll.rules.blockio.policy import IO_MAX
 from plimsoll.runtime.nri import messages as m
@@ -232,6 +233,33 @@ async def test_a_restart_keeps_the_values(tmp_path: Path) -> None:
     assert node.tree() == before and len(node.journal.entries) == 5
 
 
+async def test_kills_between_the_journal_and_the_runtime_leave_a_value_that_detach_takes_back(tmp_path: Path) -> None:
+    """Each process has journalled another value, and none of these has reached the kernel."""
+    node = AttachNode(tmp_path / "s")
+    pod, container = await node.pod("a")
+    await node.created(pod, container)
+    for factor in (0.5, 0.3):
+        node.journal.close()
+        node.restart()
+        await node.pod("a")
+        node.policy = AttachPolicy(Switches("tiered", factor=factor))
+        assert await node.service.plugin.updated(pod, container, m.LinuxResources()) is not None
+    assert node.files(node.container_path("a"))["memory.high"] == HIGH
+    await node.writer.restore(list(node.journal.entries.values()))
+    assert node.files(node.container_path("a")) == BEFORE
+
+
+async def test_an_update_keeps_what_a_person_had_written_before(tmp_path: Path) -> None:
+    node = AttachNode(tmp_path / "s")
+    pod, container = await node.pod("a")
+    path = node.container_path("a")
+    await node.kernel.make(path)
+    await node.kernel.write(path, "memory.high", str(100 * MIB))
+    node.service.plugin.synchronized([pod], [msgspec.structs.replace(container, state=m.RUNNING)])
+    assert await node.service.plugin.updated(pod, container, m.LinuxResources()) is not None
+    assert node.journal.entries[f"{path}\tmemory.high"].before == str(100 * MIB)
+
+
 async def test_an_end_restores_if_the_policy_says_so(tmp_path: Path) -> None:
     node = AttachNode(tmp_path / "s", policy=AttachPolicy(Switches("tiered"), restore_on_exit=True))
     await node.created(*await node.pod("a"))
@@ -376,6 +404,13 @@ async def test_the_journal_has_one_user_and_one_boot(tmp_path: Path) -> None:
     node.journal.close()
     with pytest.raises(JournalError, match="nothing was changed"):
         node.restart()
+
+
+def test_a_journal_of_another_version_is_named(tmp_path: Path) -> None:
+    entries = AppendLog(tmp_path / "journal")
+    entries.write({"boot": b'"boot"', "/a\tmemory.high": b'{"path":"/a","file":"memory.high","previous":"1"}'})
+    with pytest.raises(JournalError, match=r"journal: an entry is not of this version: .*; nothing was changed\. Move"):
+        AttachJournal(tmp_path).open("boot")
 
 
 async def test_running_containers_are_changed_through_the_runtime_and_restored_the_same_way(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Which writes lead from the observed files to the desired ones, which ones lead back, and who overwrote a value.
 
 The journal has one entry per file that attach has written or is about to write: the value before, the last value of
-attach, and the one that it replaces, because attach may be killed after the entry and before the write. Whatever
+attach, and those that may still be there, or come back. attach may be killed after the entry and before the write, and
+a container runtime writes the last value that it was given again whenever the kubelet updates the container. Whatever
 happens in between, a file has one of these, or one of another writer. That one is never restored over: it is not ours.
 
 In a file with a line for each device, only the lines of the policy's devices are attach's: those of other devices stay
@@ -22,11 +23,12 @@ from plimsoll.rules.model.cgroup_names import Driver
 
 MOST_REASSERTS = 5  # of one file within FIGHT_S: then another program wants it, and attach stops
 FIGHT_S = 300.0
+MOST_PREVIOUS = 128  # more than the steps in which the watchdog raises memory.high
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created. `previous`: the value
-    of attach that `wanted` replaces, if there is one."""
+    """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created. `previous`: values of
+    attach that `wanted` replaces."""
 
     path: str
     file: str
@@ -34,30 +36,42 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     wanted: str
     inode: int = 0
     container_id: str = ""
-    previous: str = ""
+    previous: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         return f"{self.path}\t{self.file}"
 
+    def is_of(self, inode: int) -> bool:
+        """Whether this is the cgroup of the entry, and not another one with that name."""
+        return self.inode in (0, inode)
+
     def wants(self, value: str, found: str | None, page_size: int) -> Entry:
-        """The entry for another value of the same file. `found`: the text of the file, if it is known: attach may have
-        been killed before it wrote `wanted`."""
+        """The entry for another value of the same file. `found`: the text of the file, if it is known.
+
+        A runtime can have any earlier value in its record of a container. Elsewhere a file has what was found, unless
+        systemd still has to carry out the last write of an attach that was killed.
+        """
         if value == self.wanted:
             return self
-        previous = self.wanted
-        if found is not None and self.is_ours(found, page_size):
-            previous = with_lines(self.file, "", found, self.devices) if is_keyed(self.file) else found
-        return msgspec.structs.replace(self, wanted=value, previous=previous)
+        previous: tuple[str, ...] = self.previous
+        if found is not None and not self.container_id:
+            previous = (self._own_lines(found),) if self.is_ours(found, page_size) else ()
+        values = dict.fromkeys((*previous, self.wanted))
+        values.pop(value, None)
+        return msgspec.structs.replace(self, wanted=value, previous=tuple(values)[-MOST_PREVIOUS:])
+
+    def _own_lines(self, found: str) -> str:
+        return with_lines(self.file, "", found, self.devices) if is_keyed(self.file) else found
 
     @property
     def devices(self) -> list[str]:
         """Of a file with a line for each device: those whose lines attach writes."""
-        return list({**lines_of(self.file, self.wanted), **lines_of(self.file, self.previous)})
+        return list(dict.fromkeys(line for text in (self.wanted, *self.previous) for line in lines_of(self.file, text)))
 
     def is_ours(self, found: str, page_size: int) -> bool:
         """Whether attach can have written this."""
-        ours = (self.wanted, self.previous) if self.previous else (self.wanted,)
+        ours = (self.wanted, *self.previous)
         if is_keyed(self.file):
             return is_mixture(self.file, found, (*ours, self.before), self.devices)
         return any(same_value(self.file, each, found, page_size) for each in ours)
@@ -94,7 +108,7 @@ def planned_writes(
         for file, wanted in target.files.items():
             text = files.get(file)
             known = journal.get(f"{target.path}\t{file}")
-            if known is not None and known.inode not in (0, inode):
+            if known is not None and not known.is_of(inode):
                 known = None  # another cgroup with that name
             if text is None:
                 continue
@@ -136,7 +150,7 @@ def obsolete(
 
 def restoring(entry: Entry, found: str | None, inode: int | None, page_size: int) -> Outcome:
     """What a restore does: `restored` means that `before` is to be written."""
-    if found is None or inode is None or entry.inode not in (0, inode):
+    if found is None or inode is None or not entry.is_of(inode):
         return "gone"
     if same_value(entry.file, entry.restored(found), found, page_size):
         return "already"

@@ -83,7 +83,7 @@ def test_restoring_after_a_kill_between_the_entry_of_a_new_value_and_its_write()
 
 
 def test_restoring_after_two_kills_in_a_row() -> None:
-    """The file has the value of the first entry all the time: that of the second was never written."""
+    """The file has the value of the first entry all the time; systemd may still carry out the second write."""
     observed = {TARGET.path: ({"memory.low": "8192", "memory.min": "4096"}, 7)}
     journal = {ENTRY.key: ENTRY}
     for wanted in ("16384", "24576"):
@@ -94,7 +94,7 @@ def test_restoring_after_two_kills_in_a_row() -> None:
         "restored",
         "restored",
         "already",
-        "changed by another",
+        "restored",
     ]
 
 
