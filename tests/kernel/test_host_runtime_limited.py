@@ -29,7 +29,7 @@ namespaces.unshare(namespaces.MOUNT)
 binds = (Bind("/usr", "/data/of/pod", True), Bind(state + "/../volume", "/volume"))
 base = host_view.directory(state)
 view = rootfs.RootView(stage, base=base, secret=(state,), binds=binds, overlay=False, outside=os.getpid())
-rootfs.enter(view)
+rootfs.enter(view, rootfs.read_host(view))
 for path in ("/root", "/home", "/run", "/tmp", "/var/lib", "/opt", "/srv"):
     assert not os.path.isdir(path) or os.listdir(path) == [], path
 assert not os.path.exists(state) and open("/etc/passwd").read()

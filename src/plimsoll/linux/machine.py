@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 
@@ -79,6 +80,7 @@ def _text(path: str) -> str:
         return file.read()
 
 
+@functools.cache  # chosen at boot
 def has_app_armor() -> bool:
     """Whether the kernel enforces AppArmor profiles."""
     try:
@@ -93,6 +95,7 @@ def has_selinux() -> bool:
     return os.path.exists("/sys/fs/selinux/enforce")
 
 
+@functools.cache
 def kernel_version() -> tuple[int, int]:
     """`6.18.44-cloud` → (6, 18)."""
     first, second = [*os.uname().release.split("."), "0"][:2]

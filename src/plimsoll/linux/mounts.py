@@ -97,11 +97,11 @@ def map_users(tree: int, users: int) -> None:
     system_call("mount_setattr", _MOUNT_SETATTR, tree, b"", how, ctypes.byref(attributes), size)
 
 
-def restrict(path: str, flags: int) -> None:
-    """The same for the one mount at a path; mounts below it keep their flags."""
+def restrict(path: str, flags: int, *, recursive: bool) -> None:
+    """The same for the mount at a path."""
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        restrict_tree(fd, flags, recursive=False)
+        restrict_tree(fd, flags, recursive=recursive)
     finally:
         os.close(fd)
 

@@ -14,6 +14,7 @@ import array
 import binascii
 import errno
 import fcntl
+import functools
 import json
 import os
 import resource
@@ -41,12 +42,14 @@ class ChildPlacement(NamedTuple):
     cgroups: tuple[int, ...] = ()  # directory fds, one per hierarchy
     join: tuple[tuple[int, int], ...] = ()  # (namespace fd, kind)
     view: rootfs.RootView | None = None
+    host: rootfs.Host = rootfs.Host()
     shm_namespace: int = -1  # a mount namespace that has the pod's /dev/shm
     host_mounts: int = -1  # the one to return to
     umask: int = 0o022
     files: tuple[int, int] = (1024, 1024)
     hostname: str = ""
     supervisor: int = 0  # the parent's pid in the host's pid namespace
+    ignored: tuple[int, ...] = ()  # the signals that the supervisor ignores
     users: int = -1  # the pod's user namespace, entered last
     first_user: int = 0  # of the host: who is root in it
 
@@ -98,7 +101,7 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
     if place.view is not None:
         namespaces.unshare(namespaces.CGROUP)  # after the cgroups were entered: they become its root
         view = place.view._replace(users=place.users, first_user=place.first_user)
-        rootfs.enter(_with_shm(place, view))
+        rootfs.enter(_with_shm(place, view), place.host)
     environment = completed_environment(plan, place.hostname)
     user = place.first_user + plan.identity.user
     if plan.tty:
@@ -123,7 +126,7 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
         os.chdir(where)
     except OSError as error:
         raise StartError(NOT_STARTED, START_ERROR, f"working directory {where}: {error.strerror}") from None
-    _reset_signals()
+    _reset_signals(place.ignored)
     program = found_program(plan.argv[0], environment.get("PATH", DEFAULT_PATH))
     if plan.seccomp and stays_as_is:
         install_seccomp(plan)
@@ -192,6 +195,7 @@ def container_groups(who: Identity) -> tuple[int, tuple[int, ...]]:
     return group, tuple(dict.fromkeys(groups))
 
 
+@functools.cache  # of one child, which has one root
 def _account(user: int) -> list[str]:
     """The line of /etc/passwd; empty where there is none."""
     return next((fields for fields in _lines("/etc/passwd") if len(fields) >= 3 and fields[2] == str(user)), [])
@@ -248,7 +252,7 @@ def _with_shm(place: ChildPlacement, view: rootfs.RootView) -> rootfs.RootView:
     tree = -1
     if place.shm_namespace >= 0:
         namespaces.setns(place.shm_namespace, namespaces.MOUNT)
-        tree = mounts.clone_tree("/", recursive=False)
+        tree = mounts.clone_tree(rootfs.SHM, recursive=False)
         namespaces.setns(place.host_mounts, namespaces.MOUNT)
     shared = host_mounts.shared_trees(view.binds, 0 if view.privileged else mounts.NODEV)
     namespaces.unshare(namespaces.MOUNT)
@@ -308,11 +312,17 @@ def install_seccomp(plan: LaunchPlan) -> None:
     seccomp.install(binascii.a2b_base64(plan.seccomp))
 
 
-def _reset_signals() -> None:
-    """Nothing ignored or blocked may be inherited; Python ignores SIGPIPE."""
-    for number in range(1, signal.NSIG):
-        if number not in (signal.SIGKILL, signal.SIGSTOP) and signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+@functools.cache
+def ignored_signals() -> tuple[int, ...]:
+    """Of this process: Python ignores SIGPIPE, and the program that started it perhaps more. Later, none is."""
+    every = set(range(1, signal.NSIG)) - {signal.SIGKILL, signal.SIGSTOP}
+    return tuple(number for number in sorted(every) if signal.getsignal(number) == signal.SIG_IGN)
+
+
+def _reset_signals(ignored: tuple[int, ...]) -> None:
+    """Nothing ignored or blocked may be inherited."""
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

@@ -16,7 +16,6 @@ covered one by one. All of this happens in the child's private mount namespace a
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -27,6 +26,7 @@ from plimsoll.linux import mounts
 from plimsoll.linux.masked_paths import READ_ONLY
 from plimsoll.linux.mounts import NODEV, NOEXEC, NOSUID, RDONLY
 from plimsoll.runtime.supervisor.host_view import program_directories
+from plimsoll.runtime.supervisor.mount_points import make_target
 from plimsoll.runtime.supervisor.plan import PRIVATE, Bind
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -34,6 +34,8 @@ DISKS = frozenset((
     "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "reiserfs", "bcachefs", "erofs", "squashfs",
     "overlay", "hostfs", "virtiofs", "9p", "nfs", "nfs4",
 ))  # fmt: skip
+SHM = "/shm"  # the pod's /dev/shm in the namespace that keeps it
+_CGROUPS = "/sys/fs/cgroup"
 _ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))  # in mountinfo
 
 
@@ -94,27 +96,30 @@ class Mount(NamedTuple):
     missing: Literal["fail", "skip", "create"] = "fail"  # what to do where the target does not exist
 
 
-def enter(view: RootView) -> None:
-    """To be called in a new mount namespace, as its root; afterwards / is the container's."""
+def enter(view: RootView, host: Host) -> None:
+    """To be called in a new mount namespace, as its root; afterwards / is the container's.
+
+    `host`: from `read_host`. Where volumes lead is looked up only now, right before they are cloned.
+    """
     mounts.make_private()
-    host = read_host(view)
+    shown = view.binds if view.root else (*view.binds, *(Bind(path, path, True) for path in view.expose))
+    host = host._replace(secrets=tuple(seen_through(shown, view.secret)))
     planned = prepare(view, host)
     pivot(view, planned, stage(view, host, planned))
 
 
 def read_host(view: RootView) -> Host:
+    """Without `secrets`. To be called before the fork: in a new child, whatever Python touches is copied first."""
     is_open = view.privileged or view.unmasked
     masked = () if is_open else tuple(path for path in view.masked if os.path.exists(path))
-    shown = view.binds if view.root else (*view.binds, *(Bind(path, path, True) for path in view.expose))
-    secrets = tuple(seen_through(shown, view.secret))
     if view.root:
-        return Host(masked=masked, secrets=secrets)
+        return Host(masked=masked)
     programs = program_directories()
     hidden = hidden_paths(view.secret, programs)
-    disks = tuple(path for path in other_disks(hidden) if is_below(path, programs))
+    disks = tuple(other_disks(hidden, programs))
     bound = disks if view.overlay else programs  # an overlay has no sockets
     sockets = tuple(path for path in (bound_sockets(view.outside) if bound else ()) if is_below(path, bound))
-    return Host(hidden, programs, disks, tuple(path for path in sockets if os.path.exists(path)), masked, secrets)
+    return Host(hidden, programs, disks, tuple(path for path in sockets if os.path.exists(path)), masked)
 
 
 def prepare(view: RootView, host: Host) -> tuple[Mount, ...]:
@@ -146,7 +151,11 @@ def prepare(view: RootView, host: Host) -> tuple[Mount, ...]:
             for bind in view.binds
         ),
         *(Mount(target, Source.BLANK, path) for target, path in host.secrets),
-        *(Mount(path, Source.FLAGS, "", RDONLY) for path in host.programs if view.read_only and view.overlay),
+        *(
+            Mount(path, Source.FLAGS, "", RDONLY, recursive=False)
+            for path in host.programs
+            if view.read_only and view.overlay
+        ),
     )
 
 
@@ -191,7 +200,7 @@ def pivot(view: RootView, planned: tuple[Mount, ...], trees: list[int]) -> None:
         if mount.missing == "skip" and not os.path.lexists(mount.target):
             continue
         if mount.missing == "create":
-            _make_target(tree, mount.target)
+            make_target(tree, mount.target)
         if mount.source is Source.LINK:
             os.symlink(mount.path, mount.target)
         elif mount.source is Source.NEW:
@@ -199,7 +208,7 @@ def pivot(view: RootView, planned: tuple[Mount, ...], trees: list[int]) -> None:
         elif mount.source is Source.SELF:
             _attach(_clone(mount.path, mount.flags), mount.target)
         elif mount.source is Source.FLAGS:
-            mounts.restrict(mount.target, mount.flags)
+            mounts.restrict(mount.target, mount.flags, recursive=mount.recursive)
         else:
             _attach(tree, mount.target)
     if view.working_dir and not os.path.lexists(view.working_dir):
@@ -208,14 +217,21 @@ def pivot(view: RootView, planned: tuple[Mount, ...], trees: list[int]) -> None:
         except OSError as error:
             raise OSError(error.errno, f"working directory {view.working_dir}: {error.strerror}") from None
     if view.read_only:
-        mounts.restrict("/", RDONLY)
+        mounts.restrict("/", RDONLY, recursive=False)
 
 
-def shared_memory_root(stage: str, size: str, root: int = 0) -> None:
-    """Make a pod's /dev/shm the only mount of this (new) mount namespace, so that it pins nothing else."""
+def empty_root(stage: str) -> None:
+    """Make a tmpfs with the directory SHM the only mount of this (new) mount namespace."""
     mounts.make_private()
-    mounts.mount("shm", stage, "tmpfs", NOSUID | NODEV | NOEXEC, f"mode=1777,size={size},uid={root},gid={root}")
+    mounts.mount("plimsoll", stage, "tmpfs", NOSUID | NODEV | NOEXEC, "mode=755,size=64k")
+    os.mkdir(stage + SHM, 0o755)
     mounts.pivot_into(stage)
+
+
+def shared_memory(size: str, root: int) -> None:
+    """A pod's /dev/shm, in a copy of the namespace of `empty_root`."""
+    options = f"mode=1777,size={size},uid={root},gid={root}"
+    mounts.mount("shm", SHM, "tmpfs", NOSUID | NODEV | NOEXEC, options)
 
 
 def hidden_paths(secret: Iterable[str], shown: Iterable[str]) -> tuple[str, ...]:
@@ -247,11 +263,12 @@ def is_below(path: str, directories: Iterable[str]) -> bool:
     return any(path == directory or path.startswith(directory.rstrip("/") + "/") for directory in directories)
 
 
-def other_disks(hidden: tuple[str, ...]) -> list[str]:
-    """Mount points of the host's further disks, outer ones first."""
+def other_disks(hidden: tuple[str, ...], shown: tuple[str, ...]) -> list[str]:
+    """Mount points of the host's further disks in the directories shown, outer ones first."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        paths = disk_mounts(file)
-    return sorted(path for path in paths if not is_below(path, (*hidden, "/dev", "/proc", "/sys")))
+        # Of the many mounts of a node, nearly all are elsewhere.
+        paths = disk_mounts(line for line in file if line.split(" ", 5)[4].startswith(shown))
+    return sorted(path for path in paths if is_below(path, shown) and not is_below(path, hidden))
 
 
 def disk_mounts(mountinfo: Iterable[str]) -> set[str]:
@@ -308,16 +325,7 @@ def _system_directories(view: RootView) -> Iterator[Mount]:
     safe = NOSUID | NODEV | NOEXEC
     yield _new("proc", "/proc", "proc", safe)
     yield _new("sysfs", "/sys", "sysfs", safe | (0 if view.privileged else RDONLY))
-    if view.cgroups:
-        yield from _own_cgroup("/sys/fs/cgroup", "cgroup2", "", view)
-    elif view.hierarchies:
-        yield _new("plimsoll", "/sys/fs/cgroup", "tmpfs", safe, "mode=755,size=64k")
-        for name, options in view.hierarchies:
-            yield from _own_cgroup(f"/sys/fs/cgroup/{name}", "cgroup", options, view)
-            for controller in options.split(",") if "," in options else ():
-                yield Mount(f"/sys/fs/cgroup/{controller}", Source.LINK, name)
-        if not view.privileged:
-            yield Mount("/sys/fs/cgroup", Source.FLAGS, "", RDONLY)
+    yield from _own_cgroups(view)
     if view.privileged:
         yield Mount("/dev", Source.HOST, "/dev", missing="create")
         return
@@ -343,11 +351,20 @@ def _system_directories(view: RootView) -> Iterator[Mount]:
         yield _new("shm", "/dev/shm", "tmpfs", safe, "mode=1777,size=64m")
 
 
-def _own_cgroup(path: str, kind: str, options: str, view: RootView) -> Iterator[Mount]:
+def _own_cgroups(view: RootView) -> Iterator[Mount]:
     """In the container's own cgroup namespace, whose root is its cgroup."""
-    yield _new("cgroup", path, kind, NOSUID | NODEV | NOEXEC, options)
-    if not view.privileged:  # not as a flag of `mount`: the file system itself is the host's too
-        yield Mount(path, Source.FLAGS, "", RDONLY)
+    safe = NOSUID | NODEV | NOEXEC
+    if view.cgroups:
+        yield _new("cgroup", _CGROUPS, "cgroup2", safe)
+    elif view.hierarchies:
+        yield _new("plimsoll", _CGROUPS, "tmpfs", safe, "mode=755,size=64k")
+        for name, options in view.hierarchies:
+            yield _new("cgroup", f"{_CGROUPS}/{name}", "cgroup", safe, options)
+            for controller in options.split(",") if "," in options else ():
+                yield Mount(f"{_CGROUPS}/{controller}", Source.LINK, name)
+    if (view.cgroups or view.hierarchies) and not view.privileged:
+        # Not as a flag of `mount`: the file systems themselves are the host's, too.
+        yield Mount(_CGROUPS, Source.FLAGS, "", RDONLY)
 
 
 def _new(name: str, target: str, kind: str, flags: int, options: str = "") -> Mount:
@@ -418,21 +435,6 @@ def _bound_root(base: str, programs: Iterable[str], nodev: int) -> None:
     mounts.attach_tree(_clone(os.path.join(base, "etc"), RDONLY | nodev, recursive=False), "root/etc")
     for path in programs:
         mounts.attach_tree(_clone(path, RDONLY | nodev, recursive=False), f"root{path}")
-
-
-def _make_target(tree: int, path: str) -> None:
-    """Create the mount point. An overlay's upper layer takes it; on a read-only root it must exist already."""
-    if os.path.exists(path):
-        return
-    try:
-        if tree < 0 or stat.S_ISDIR(os.fstat(tree).st_mode):
-            os.makedirs(path, 0o755, exist_ok=True)
-            return
-        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-    except OSError as error:
-        why = "this root can't be written without overlayfs" if error.errno == errno.EROFS else error.strerror
-        raise OSError(error.errno, f"mount point {path}: {why}") from None
 
 
 def _attach(tree: int, path: str) -> None:

@@ -1,7 +1,7 @@
 """What the containers of a pod share: network, ipc and uts namespaces, /dev/shm, and pids if the pod asks for it.
 
 The supervisor enters new namespaces, keeps an fd of each, and returns to its own. Nothing is mounted where the host
-could see it: /dev/shm is the only mount of its own mount namespace.
+could see it: /dev/shm is in a mount namespace of its own, which has nothing else but an empty root.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Sandboxes:
         self._own = {kind: namespaces.open_namespace(kind) for kind in _KINDS} if settings.isolation else {}
         self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._inits: dict[int, ChildProcess] = {}
+        self._empty_root = self._make_empty_root() if settings.isolation else -1
 
     def make(self, spec: JournalRecord, done: Callable[[str], None]) -> None:
         """`done` gets an error message, or ""."""
@@ -103,6 +104,7 @@ class Sandboxes:
             cgroups,
             tuple((fd, kind) for kind, fd in sandbox.namespaces.items()),
             view,
+            rootfs.Host() if view is None else rootfs.read_host(view),
             sandbox.shm,
             self._own.get(namespaces.MOUNT, -1),
             files=self._settings.files,
@@ -155,15 +157,26 @@ class Sandboxes:
                     sandbox.namespaces[kind] = self._current(kind)
                 prepare()
             if not sandbox.host_ipc:
-                namespaces.unshare(namespaces.MOUNT)
+                namespaces.setns(self._empty_root, namespaces.MOUNT)
                 entered.append(namespaces.MOUNT)
-                rootfs.shared_memory_root(self._settings.stage, _SHM_SIZE, _first_user(sandbox))
+                namespaces.unshare(namespaces.MOUNT)
+                rootfs.shared_memory(_SHM_SIZE, _first_user(sandbox))
                 sandbox.shm = self._current(namespaces.MOUNT)
         except OSError:
             sandbox.close()
             raise
         finally:
             self._return(entered)
+
+    def _make_empty_root(self) -> int:
+        """A mount namespace that each sandbox copies: leaving a copy of the host's, with the mounts of all pods, takes
+        longer than everything else about /dev/shm."""
+        namespaces.unshare(namespaces.MOUNT)
+        try:
+            rootfs.empty_root(self._settings.stage)
+            return self._current(namespaces.MOUNT)
+        finally:
+            self._return([namespaces.MOUNT])
 
     def _write_sysctl(self, name: str, value: str) -> None:
         """Of the namespaces that this process is in: the agent has checked that the name belongs to one of them."""

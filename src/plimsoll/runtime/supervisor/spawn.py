@@ -106,7 +106,7 @@ def spawn(
         elif pids != OUR_PIDS:
             namespaces.setns(pids, namespaces.PID)
         try:
-            place = place._replace(supervisor=os.getpid())
+            place = place._replace(supervisor=os.getpid(), ignored=child.ignored_signals())
             pid, place = _forked(place)
             if pid == 0:
                 ours.close()

@@ -70,7 +70,7 @@ class Sandbox:
         self.users: Users | None = Users(*record["users"]) if record.get("users") else None
         self.user_namespace = -1  # that of the users
         self.namespaces: dict[int, int] = {}  # kind → fd
-        self.shm = -1  # a mount namespace whose root is the pod's /dev/shm
+        self.shm = -1  # a mount namespace that has the pod's /dev/shm
         self.pids = -1  # the pod's pid namespace, where it is shared
         self.init: ChildProcess | None = None  # its PID 1
 

@@ -142,6 +142,29 @@ def test_how_each_mount_is_made() -> None:
     assert mounts["/data/state"] == Mount("/data/state", Source.BLANK, "/srv/state")
 
 
+HIERARCHIES = (("memory", "memory"), ("cpu,cpuacct", "cpu,cpuacct"))
+
+
+@pytest.mark.parametrize(
+    ("view", "below"),
+    [
+        pytest.param({"cgroups": True}, (), id="v2"),
+        pytest.param({"hierarchies": HIERARCHIES}, ("memory", "cpu,cpuacct", "cpu", "cpuacct"), id="v1"),
+    ],
+)
+@pytest.mark.parametrize("privileged", [False, True])
+def test_its_own_cgroups_are_read_only_unless_it_is_privileged(
+    view: dict[str, object], below: tuple[str, ...], privileged: bool
+) -> None:
+    top = "/sys/fs/cgroup"
+    planned = [
+        mount for mount in prepare(VIEW._replace(**view, privileged=privileged), HOST) if mount.target.startswith(top)
+    ]
+    flags = [] if privileged else [Mount(top, Source.FLAGS, "", RDONLY, recursive=True)]
+    assert planned[1 + len(below) :] == flags
+    assert [mount.target for mount in planned[: 1 + len(below)]] == [top, *(f"{top}/{name}" for name in below)]
+
+
 def test_without_overlayfs_every_hidden_path_is_covered() -> None:
     mounts = prepare(VIEW._replace(overlay=False), HOST)
     assert [mount.target for mount in mounts[:4]] == [
