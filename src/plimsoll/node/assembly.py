@@ -320,7 +320,7 @@ class NodeProcess:
             HandlerReport(name, name in found.recursive_read_only, name in found.user_namespaces)
             for name in found.handlers
         )
-        return RuntimeReport(found.strict_groups, tuple(handlers))
+        return RuntimeReport(_runtime_version(self._runtime), found.strict_groups, tuple(handlers))
 
     def _is_shutting_down(self) -> bool:
         return self._shutdown is not None and self._shutdown.is_active
@@ -410,6 +410,10 @@ def _runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime | CriR
     return CriRuntime(socket_path(live.runtime.endpoint), outlives_us=True)
 
 
+def _runtime_version(runtime: RuntimeInfo | ProcessRuntime | CriRuntime) -> str:
+    return f"{runtime.name}://{runtime.version}"
+
+
 def _facts(live: LiveNode, options: AgentOptions, runtime: RuntimeInfo | ProcessRuntime | CriRuntime) -> NodeFacts:
     return NodeFacts(
         name=options.name,
@@ -417,7 +421,7 @@ def _facts(live: LiveNode, options: AgentOptions, runtime: RuntimeInfo | Process
         internal_ip=internal_ip(options.host),
         port=options.port,
         machine=machine_identity(),
-        runtime_version=f"{runtime.name}://{runtime.version}",
+        runtime_version=_runtime_version(runtime),
         kubelet_version=git_version(live.setting.profile),
         labels=options.labels,
         declared_capacity=live.declared_capacity,

@@ -78,7 +78,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     internal_ip: str
     port: int  # of the node endpoint
     machine: MachineIdentity
-    runtime_version: str  # `containerd://1.7.2`
+    runtime_version: str  # `containerd://1.7.2`, at the start of the agent
     kubelet_version: str
     labels: Mapping[str, str] = {}  # --node-labels
     declared_capacity: str = ""  # as declared, if the node has another size than the machine
@@ -94,6 +94,9 @@ class HandlerReport(msgspec.Struct, frozen=True):
 
 
 class RuntimeReport(msgspec.Struct, frozen=True):
+    """`version` is another one after an upgrade of the runtime."""
+
+    version: str
     strict_groups: bool = False
     handlers: tuple[HandlerReport, ...] = ()
 
@@ -151,7 +154,7 @@ def node_status(
         "conditions": conditions(health, before, now),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
         "images": _images(health.images, setting.config.node_status_max_images),
-        "nodeInfo": _node_info(facts, setting),
+        "nodeInfo": _node_info(facts, setting, health.runtime),
         **({"declaredFeatures": list(declared)} if declared else {}),
         **_runtime_report(health.runtime, setting.profile),
     }
@@ -221,7 +224,7 @@ def _images(images: Iterable[ImageOnNode], most: int) -> list[JsonObject]:
     return [{"names": list(image.names[:5]), "sizeBytes": image.size_bytes} for image in largest]
 
 
-def _node_info(facts: NodeFacts, setting: NodeConfig) -> JsonObject:
+def _node_info(facts: NodeFacts, setting: NodeConfig, runtime: RuntimeReport | None) -> JsonObject:
     machine = facts.machine
     profile, gate = setting.profile, setting.config.gate
     swap = setting.policy.swap_capacity_bytes if profile.node_swap_reported else 0
@@ -229,7 +232,7 @@ def _node_info(facts: NodeFacts, setting: NodeConfig) -> JsonObject:
     return {
         "architecture": machine.architecture,
         "bootID": machine.boot_id,
-        "containerRuntimeVersion": facts.runtime_version,
+        "containerRuntimeVersion": facts.runtime_version if runtime is None else runtime.version,
         "kernelVersion": machine.kernel_version,
         "kubeProxyVersion": "",
         "kubeletVersion": facts.kubelet_version,

@@ -71,14 +71,14 @@ class CriRuntime:
         self._handler = handler
         self._socket_path = socket_path.removeprefix("unix://")
         self._pid = 0
+        self._known_at = 0  # the connection on which it reported its version
         self._no_updates_at = -1  # the connection on which UpdatePodSandboxResources was unimplemented
         self._client = CriClient(self._socket_path, patience_s, outlives_us=outlives_us)
         self._snapshots = SnapshotReader(self._client)
         self._changes = Changes(self._client, self._snapshots)
 
     async def open(self) -> None:
-        version = await self._client.ask(calls.VERSION, m.VersionRequest())
-        self.name, self.version = version.runtime_name, version.runtime_version
+        await self._ask_version()
         try:
             self.cgroup_driver = answers.driver_from(await self._client.ask(calls.RUNTIME_CONFIG, m.Empty()))
         except CallRefusedError as refused:
@@ -100,9 +100,16 @@ class CriRuntime:
             self._pid = listener_pid(self._socket_path)
         return self._pid
 
+    async def _ask_version(self) -> None:
+        version = await self._client.ask(calls.VERSION, m.VersionRequest())
+        self.name, self.version = version.runtime_name, version.runtime_version
+        self._known_at = self._client.connections
+
     async def health(self) -> answers.Health:
-        """Updates `features`, too: the configuration of a runtime that was restarted may have other handlers."""
+        """Updates `version` and `features`, too: a runtime that was restarted may be newer, or have other handlers."""
         status = await self._client.ask(calls.STATUS, m.StatusRequest())
+        if self._client.connections != self._known_at:
+            await self._ask_version()
         self.features = answers.features_from(status, self.name, self.version)
         return answers.health_from(status)
 

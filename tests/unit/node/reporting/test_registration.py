@@ -184,7 +184,7 @@ async def test_a_status_is_stored_as_it_is_sent(tmp_path: Path, profile: str) ->
         here.health = NodeHealth(
             images=(ImageOnNode(("a:1", "b:1"), 7), ImageOnNode((), 0)),
             warnings={"Enforced": "limits have no effect"},
-            runtime=RuntimeReport(False, handlers),
+            runtime=RuntimeReport("process://1", False, handlers),
             devices={"example.com/dongle": (2, 0)},
         )
         await here.node.register()

@@ -93,9 +93,10 @@ def test_the_documents_node() -> None:
 
 @pytest.mark.parametrize(("release", "reported"), [("1.32", False), ("1.33", True)])
 def test_what_the_runtime_supports(release: str, reported: bool) -> None:
-    report = RuntimeReport(True, (HandlerReport("", True, False), HandlerReport("kata", False, True)))
+    report = RuntimeReport("containerd://2", True, (HandlerReport("", True, False), HandlerReport("kata", False, True)))
     setting = msgspec.structs.replace(the_setting(), profile=profile_named(release))
     status = node_status(FACTS, setting, NodeHealth(runtime=report), (), T0)
+    assert status["nodeInfo"]["containerRuntimeVersion"] == "containerd://2"
     if not reported:
         assert "features" not in status
         return

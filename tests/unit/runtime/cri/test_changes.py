@@ -30,6 +30,7 @@ class Table:
         self.containers: dict[str, m.ContainerStatus] = {}
         self.pids: dict[str, int] = {}
         self.handlers: tuple[m.RuntimeHandler, ...] = ()
+        self.release = "1"
         self.events: asyncio.Queue[m.ContainerEventResponse] | None = None
         self.server = server
         server.handlers.update(
@@ -47,7 +48,7 @@ class Table:
         self.pids[each] = pid
 
     async def version(self, server: Server, request: bytes) -> bytes:
-        return encode(m.VersionResponse(runtime_name="table", runtime_version="1"))
+        return encode(m.VersionResponse(runtime_name="table", runtime_version=self.release))
 
     async def status(self, server: Server, request: bytes) -> bytes:
         return encode(m.StatusResponse(runtime_handlers=self.handlers))
@@ -110,6 +111,16 @@ async def test_handlers_of_a_runtime_that_was_restarted(table: Table, runtime: C
     table.handlers = (m.RuntimeHandler(name="runc"), m.RuntimeHandler(name="kata"))
     await runtime.health()
     assert runtime.features.handlers == ("runc", "kata")
+
+
+async def test_version_of_a_runtime_that_was_upgraded(table: Table, runtime: CriRuntime) -> None:
+    await runtime.health()
+    assert (runtime.version, table.server.calls.count("Version")) == ("1", 1), "it is asked once for each connection"
+    await table.server.stop()
+    table.release = "2"
+    await table.server.start()
+    await runtime.health()
+    assert runtime.version == "2"
 
 
 async def woken(changes: AsyncIterator[str]) -> str:
