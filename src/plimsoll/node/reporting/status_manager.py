@@ -60,6 +60,7 @@ class _PodStatus(msgspec.Struct):
     version: StoredVersion = NO_VERSION
     pending: deque[_PendingStatus] = msgspec.field(default_factory=deque)
     last: _PendingStatus | None = None
+    seen: tuple[JsonObject, StoredVersion] | None = None  # a newer document that came while a status was to be sent
     is_over: bool = False
     is_queued: bool = False
     is_sending: bool = False
@@ -105,7 +106,10 @@ class Reporter:
     def observe(self, uid: str, status: JsonObject, version: StoredVersion = NO_VERSION) -> None:
         """A newer document was received: another client has changed the status, or it has our own patch."""
         pod = self._pods.get(uid)
-        if pod is None or pod.is_sending or pod.is_queued:
+        if pod is None:
+            return
+        if pod.is_sending or pod.is_queued:
+            pod.seen = status, version
             return
         pod.stored, pod.version = status, version
         if pod.last is not None and status_patch(status, pod.last.status) is not None:
@@ -159,8 +163,16 @@ class Reporter:
                 asyncio.get_running_loop().call_later(pause_s, self._queue.put_nowait, uid)
             elif pod.is_queued:
                 self._queue.put_nowait(uid)
+            else:
+                self._take_seen(uid, pod)
             async with self._wake:
                 self._wake.notify_all()
+
+    def _take_seen(self, uid: str, pod: _PodStatus) -> None:
+        """What came meanwhile, unless the answer to the last patch is newer."""
+        seen, pod.seen = pod.seen, None
+        if seen is not None and _newer(seen[1], pod.version) is not pod.version:
+            self.observe(uid, *seen)
 
     async def _send(self, uid: str, pod: _PodStatus) -> float:
         """Seconds until the next attempt; 0 when done."""
@@ -204,10 +216,10 @@ class Reporter:
                     listener(pod.namespace, pod.name, uid)
                 await self._read_again(uid, pod)
                 return
-            pod.stored = pending.status
-            stored = _version(answer)
-            if stored.generation == pending.version.generation:
-                pod.version = stored
+            # Another client may have changed the status before this patch, so the answer is more than what was sent.
+            status = answer.get("status")
+            pod.stored = status if isinstance(status, dict) and _has_conditions(status) else pending.status
+            pod.version = _version(answer)
         if pod.pending and pod.pending[0] is pending:
             pod.pending.popleft()
 
@@ -229,9 +241,7 @@ class Reporter:
     def _newest(self, pod: _PodStatus, pending: _PendingStatus) -> StoredVersion:
         """Status patches do not change the spec: a status of the same generation is still valid after them."""
         own, source = pod.version, pending.version
-        if own.generation != source.generation or not own.resource.isdigit() or not source.resource.isdigit():
-            return source
-        return max(own, source, key=lambda version: int(version.resource))
+        return _newer(source, own) if own.generation == source.generation else source
 
     async def _delete(self, uid: str, pod: _PodStatus) -> None:
         await self._client.ask(request.delete(request.PODS, pod.name, pod.namespace, grace_s=0, uid=uid))
@@ -242,6 +252,13 @@ def _has_conditions(status: JsonObject) -> bool:
     """Whether its conditions, if any, can be compared."""
     conditions = status.get("conditions") or []
     return isinstance(conditions, list) and all(isinstance(each, dict) and "type" in each for each in conditions)
+
+
+def _newer(one: StoredVersion, other: StoredVersion) -> StoredVersion:
+    """The first one where they are equal, or cannot be compared."""
+    if not (one.resource.isdigit() and other.resource.isdigit()):
+        return one
+    return max(one, other, key=lambda version: int(version.resource))
 
 
 def _version(document: JsonObject) -> StoredVersion:

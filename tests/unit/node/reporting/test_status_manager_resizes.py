@@ -28,7 +28,7 @@ class Wire:
         self.sent: list[tuple[int, Document, str]] = []  # code, status in the patch, version it names
         self.goes = asyncio.Event()
         self.goes.set()
-        self.has_come = asyncio.Event()
+        self.has_come, self.answered = asyncio.Event(), asyncio.Event()
 
     async def send(self, request: Request) -> ApiResponse:
         if request.method != "PATCH":
@@ -38,6 +38,7 @@ class Wire:
         answer = await self._inner.send(request)
         body = msgspec.json.decode(request.body)
         self.sent.append((answer.status, body["status"], body["metadata"].get("resourceVersion", "")))
+        self.answered.set()
         return answer
 
     def lines(self, request: Request) -> Any:
@@ -59,6 +60,11 @@ class StatusSender:
         self.reporter.report(
             meta["uid"], "default", "web", known, {**known, **status}, version, must_be_seen=must_be_seen
         )
+
+    def observe(self, document: Document) -> None:
+        meta = document["metadata"]
+        version = StoredVersion(meta["resourceVersion"], meta["generation"])
+        self.reporter.observe(meta["uid"], document["status"], version)
 
     async def resize(self, cpu: str) -> Document:
         change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
@@ -137,3 +143,42 @@ async def test_a_status_that_is_not_about_a_resize_names_no_version(tmp_path: Pa
         await sender.report(await sender.stored(), {"message": "hello"})
         await sender.reporter.drained(WAIT_S)
         assert sender.wire.sent == [(200, {"message": "hello"}, "")]
+
+
+async def test_a_resize_that_comes_before_a_status_of_the_older_spec(tmp_path: Path) -> None:
+    """That patch names no version, and its answer has `resize`, which the next status removes."""
+    async with sending(tmp_path) as sender:
+        older = await sender.stored()
+        sender.wire.goes.clear()
+        await sender.report(older, {"message": "back-off"})
+        await asyncio.wait_for(sender.wire.has_come.wait(), WAIT_S)
+        newer = await sender.resize("2")
+        assert newer["status"]["resize"] == "Proposed"
+        done = {**newer, "status": {key: each for key, each in newer["status"].items() if key != "resize"}}
+        await sender.report(done, {})
+        sender.wire.goes.set()
+        await sender.reporter.drained(WAIT_S)
+        assert [status for _, status, _ in sender.wire.sent][-1]["resize"] is None
+        assert "resize" not in (await sender.stored())["status"]
+
+
+async def test_a_change_of_another_client_while_a_status_is_sent(tmp_path: Path) -> None:
+    """The document that shows it comes before the answer to the patch."""
+    async with sending(tmp_path) as sender:
+        made_from = await sender.stored()
+        await sender.report(made_from, {"message": "one"})
+        await sender.reporter.drained(WAIT_S)
+        sender.wire.goes.clear()
+        sender.wire.has_come.clear()
+        sender.wire.answered.clear()
+        await sender.report(await sender.stored(), {"message": "one", "reason": "two"})
+        await asyncio.wait_for(sender.wire.has_come.wait(), WAIT_S)
+        foreign = {"status": {"message": "of another"}}
+        changed = await sender.ask.ok("PATCH", f"{PODS}/web/status", foreign, STRATEGIC)
+        sender.observe(changed)
+        sender.wire.goes.set()
+        await asyncio.wait_for(sender.wire.answered.wait(), WAIT_S)
+        sender.observe(await sender.stored())
+        await sender.reporter.drained(WAIT_S)
+        status = (await sender.stored())["status"]
+        assert (status["message"], status["reason"]) == ("one", "two")
