@@ -25,7 +25,7 @@ from plimsoll.node.volumes.pod_dirs import mounts_below, pod_directory, remove_p
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.api_objects import PodObjects
 from plimsoll.rules.lifecycle.environment import Surroundings
-from plimsoll.rules.model.runnable import ConfigMap, RunPod
+from plimsoll.rules.model.runnable import ConfigMap, RunPod, Secret
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.runtime.interface import ContainerMount
 from tests.kernel.driver_checks import MI, Cgroupfs, eventually, remove_tree, run_make, run_remove, started
@@ -88,6 +88,42 @@ def test_in_memory_and_bounded(volumes: Volumes) -> None:
     assert (path / "fits").exists()
     remove_pod_files(volumes.state, UID)
     assert not pod_directory(volumes.state, UID).exists()
+
+
+ABOUT = {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}
+PROJECTED = {"projected": {"sources": [ABOUT]}}
+
+
+@pytest.mark.parametrize(
+    ("volume", "is_in_memory"),
+    [
+        pytest.param(ABOUT, True, id="downwardAPI"),
+        pytest.param(PROJECTED, True, id="projected"),
+        pytest.param({"secret": {"secretName": "s"}}, True, id="secret"),
+        pytest.param({"configMap": {"name": "m"}}, False, id="configMap"),
+        pytest.param({"emptyDir": {}}, False, id="emptyDir"),
+    ],
+)
+def test_what_may_be_secret_is_in_memory(volumes: Volumes, volume: dict[str, Any], is_in_memory: bool) -> None:
+    """As with a kubelet, with the mode and the group that the directory would have."""
+    volumes = Volumes(volumes.state, in_memory=True)
+    objects = PodObjects({"m": ConfigMap(data={"k": "value"})}, {"s": Secret(data={"k": "dmFsdWU="})})
+    it = pod(volume, securityContext={"fsGroup": 4711})
+    path = Path(volumes.set_up(it, objects, AROUND).by_name["v"].path)
+    assert bool(mounts_below(path)) is is_in_memory
+    found = os.stat(path)
+    assert (found.st_gid, found.st_mode & 0o2770) == (4711, 0o2770)
+    assert not volumes.set_up(it, objects, AROUND).changed
+    assert len(mounts_below(path)) == is_in_memory, "mounted once"
+    remove_pod_files(volumes.state, UID)
+
+
+def test_what_an_earlier_agent_has_on_disk_stays_there(volumes: Volumes) -> None:
+    path = made(volumes, pod(PROJECTED))
+    assert made(Volumes(volumes.state, in_memory=True), pod(PROJECTED)) == path
+    assert mounts_below(path) == []
+    assert (path / "name").read_text() == "p"
+    remove_pod_files(volumes.state, UID)
 
 
 def test_the_nodes_own_bound(volumes: Volumes) -> None:

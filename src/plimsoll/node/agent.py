@@ -148,7 +148,7 @@ class Agent:
             abilities=Abilities(has_selinux(), applies_profiles=runtime.makes_cgroups),
         )
         covered = () if runtime.makes_cgroups else (state_dir, *hidden)
-        self.volumes = Volumes(state_dir, covered, features=lambda: runtime.features)
+        self.volumes = Volumes(state_dir, covered, features=lambda: runtime.features, in_memory=not driver.simulated)
         places, memory = topology or flat(setting.machine.cores), numa or ONE_NODE
         aligned = topology_of(setting, places, memory)  # a kubelet creates them in this order, too (AD-10)
         self.cpus = CpuManager(state_dir, setting, places)

@@ -241,8 +241,9 @@ class Executor:
                     await self._driver.write(path, file, value)
 
     def _is_immediate(self, step: Write) -> bool:
-        """The write does not suspend, so that it cannot be cancelled half-way."""
-        is_plain = self._driver.name == "cgroupfs" and not is_slow(step.file)
+        """The write does not suspend, so that it cannot be cancelled half-way. A cgroup that this plan has made has no
+        memory to reclaim."""
+        is_plain = self._driver.name == "cgroupfs" and (step.was is None or not is_slow(step.file))
         return is_plain and self._lowering(step, rollback=False) is None
 
     def _lowering(self, step: Write, *, rollback: bool) -> LowerLimit | None:

@@ -1,4 +1,8 @@
-"""Starts what a pod's sync has decided to start: cgroups and sandbox, then one container after the other.
+"""Starts what a pod's sync has decided to start: cgroups, volumes and sandbox, then one container after the other.
+
+The volumes, whose contents may have to be asked for, are prepared while the cgroups are made, and the services for its
+environment are read; the sandbox waits for the volumes, as with a kubelet. Whatever fails or is cancelled ends the
+others as well; the next sync finds what is there.
 
 The actuated resources of the containers are saved before the runtime starts them (03 §10), so that a restarted agent
 knows them.
@@ -6,19 +10,22 @@ knows them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
 import msgspec
 
+from plimsoll.aio import cancel_all
 from plimsoll.node.pods.container_spec import sandbox_spec
-from plimsoll.node.pods.container_start import ContainerStart, Starter
+from plimsoll.node.pods.container_start import ContainerStart, Prepared, Starter
 from plimsoll.node.pods.observe import oom_base_key
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.resize.actuator import PodResize
 from plimsoll.rules.lifecycle.events import sandbox_failed
 from plimsoll.rules.lifecycle.security_context import no_user_namespaces, without_effect
+from plimsoll.rules.model.objects import is_static
 from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.resize.allocation import actuated_after
@@ -46,14 +53,16 @@ class PodStart:
         for start in actions.starts:
             if container_id := self._node.runtime.container_id(sandbox, start.name, start.attempt):
                 ids[start.name] = start.resume_id or container_id
-        prepared = await self._starter.prepare(pod, self._node.pod_ips(pod, observed))
+        preparing = asyncio.create_task(self._starter.prepare(pod, self._node.pod_ips(pod, observed)))
+        # Its containers ask again: they get this answer while it is fresh, and report an error.
+        asking = asyncio.create_task(self._node.service_links.variables(pod, is_static=is_static(pod)))
         failures: list[StartFailure] = []
         try:
-            self._starter.images.prefetch(pod, actions.starts)
-            with self._counted_users(sandbox, actions, failures):
+            with self._counted_user_errors(sandbox, actions, failures):
                 paths, sandbox_id = await self._node.containers.start(
-                    cgroup_pod, ids, actions.sandbox_id, partial(self._sandbox, pod, actions, sandbox)
+                    cgroup_pod, ids, actions.sandbox_id, partial(self._sandbox, pod, actions, sandbox, preparing)
                 )
+                prepared = await preparing
                 if self._node.is_remote and actions.sandbox_attempt is not None and not pod.spec.host_network:
                     created = await self._node.view.pod(self._uid)
                     prepared = prepared.with_ips(tuple(each.ip for each in created.sandboxes[:1] if each.ip))
@@ -73,34 +82,40 @@ class PodStart:
                         if start.is_init and not start.is_sidecar:
                             return
         finally:
+            await cancel_all([preparing, asking])
             await self._starter.images.cancel()
 
     @contextmanager
-    def _counted_users(
+    def _counted_user_errors(
         self, sandbox: SandboxSpec, actions: PodActions, failures: Collection[StartFailure]
     ) -> Iterator[None]:
         """The kubelet counts whatever fails in the sync that makes the sandbox, and most errors are a container's."""
         if sandbox.users is None or actions.sandbox_attempt is None:
             yield
             return
-        meters = self._node.meters
-        meters.started_user_namespaces.add()
+        errors = self._node.meters.started_user_namespaces_errors
         try:
             yield
         except RuntimeCallError:
-            meters.started_user_namespaces_errors.add()
+            errors.add()
             raise
         if failures:
-            meters.started_user_namespaces_errors.add()
+            errors.add()
 
     async def refresh_volumes(self, pod: RunPod, observed: ObservedPod, *, fresh: bool) -> None:
         """Update the files of a running pod; `fresh`: to what the API server has now of other objects, too."""
         await self._starter.prepare(pod, self._node.pod_ips(pod, observed), fresh=fresh)
 
-    async def _sandbox(self, pod: RunPod, actions: PodActions, spec: SandboxSpec) -> str:
+    async def _sandbox(
+        self, pod: RunPod, actions: PodActions, spec: SandboxSpec, preparing: asyncio.Task[Prepared]
+    ) -> str:
+        await preparing
+        self._starter.images.prefetch(pod, actions.starts)
         if actions.sandbox_attempt is None:
             return actions.sandbox_id
         self._node.meters.started_pods.add()
+        if spec.users is not None:
+            self._node.meters.started_user_namespaces.add()
         abilities = self._node.paths.abilities
         by_cri = abilities.applies_profiles  # the runtime decides, also about ports
         for sentence in without_effect(pod, has_selinux=abilities.has_selinux or by_cri, forwards_ports=by_cri):

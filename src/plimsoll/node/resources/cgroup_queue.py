@@ -31,9 +31,10 @@ Apply = Callable[[Mapping[str, CgroupRequest]], Awaitable[None]]
 
 
 class CgroupQueue:
-    def __init__(self, apply: Apply) -> None:
-        """`apply` carries out requests of one kind, by pod uid: all add or all remove."""
-        self._apply = apply
+    def __init__(self, apply: Apply, applied: Callable[[], None] = lambda: None) -> None:
+        """`apply` carries out requests of one kind, by pod uid: all add or all remove. `applied` is called when the
+        callers of `submit` have been woken, so that they go on before others hear of the change."""
+        self._apply, self._applied = apply, applied
         self._waiting: dict[str, tuple[CgroupRequest, asyncio.Future[None]]] = {}
         self._wake = Wakeup()
 
@@ -77,6 +78,7 @@ class CgroupQueue:
         for _, done in batch.values():
             if not done.done():
                 done.set_result(None)
+        self._applied()
 
 
 def _fail(done: asyncio.Future[None], error: PlimsollError) -> None:

@@ -59,7 +59,7 @@ class PodCgroups:
         manager.set_shrink_policy(QUICK)
         self.workloads = Workloads(config)
         self.readings = CgroupReadings(driver, config, self.workloads, self.paths)
-        self._queue = CgroupQueue(self._apply)
+        self._queue = CgroupQueue(self._apply, self.notify_changed)
         self._current: dict[str, CgroupRequest] = {}  # uid → the request that its cgroups were last made for
         self._sized: set[str] = set()  # uids whose cgroups this agent has sized, with the node's present settings
         self._paths: dict[str, dict[str, str]] = {}
@@ -212,21 +212,15 @@ class PodCgroups:
 
     # --- transactions ---
 
-    async def _apply(self, requests: Mapping[str, CgroupRequest]) -> None:
-        for listener in self.listeners:
-            for uid in requests:
-                listener.changing(uid)
-        try:
-            await self._apply_all(requests)
-        finally:
-            self.notify_changed()
-
     def notify_changed(self) -> None:
         for listener in self.listeners:
             listener.changed()
 
-    async def _apply_all(self, requests: Mapping[str, CgroupRequest]) -> None:
+    async def _apply(self, requests: Mapping[str, CgroupRequest]) -> None:
         for uid in requests:
+            if self.paths(uid):  # a new pod has none that could be removed
+                for listener in self.listeners:
+                    listener.changing(uid)
             self._current.pop(uid, None)
             self._paths.pop(uid, None)
             self._sized.discard(uid)

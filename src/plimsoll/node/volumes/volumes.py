@@ -3,6 +3,8 @@
 `set_up` is idempotent: it keeps what containers have written, and publishes what has changed in the API. A refresh is
 the same call, and so is the first one after a restart.
 
+A volume with a Secret, with tokens or with fields of the pod is a tmpfs, as with a kubelet: it never reaches the disk.
+
 emptyDir is a directory, or with `medium: Memory` a tmpfs. The kernel charges its pages to the cgroup that touches them
 first, which is the container that writes. So they count against that container's limit and, since memory cgroups are
 hierarchical, against the pod's limit even after the container has ended. Its size is at most the pod's memory limit, or
@@ -19,6 +21,7 @@ All calls block for a few file operations; removing a large volume may take seco
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +46,8 @@ from plimsoll.rules.resources.effective import pod_limits
 from plimsoll.rules.resources.values import declared_limits
 from plimsoll.runtime.interface import ContainerMount, Propagation, RuntimeFeatures
 
+log = logging.getLogger(__name__)
+
 _PLUGIN = {
     "emptyDir": "kubernetes.io~empty-dir",
     "configMap": "kubernetes.io~configmap",
@@ -50,6 +55,7 @@ _PLUGIN = {
     "downwardAPI": "kubernetes.io~downward-api",
     "projected": "kubernetes.io~projected",
 }
+_IN_MEMORY = frozenset({"secret", "downwardAPI", "projected"})
 _SUBPATHS = "volume-subpaths"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -78,9 +84,11 @@ class Volumes:
         hidden: Sequence[Path] = (),
         *,
         features: Callable[[], RuntimeFeatures] = RuntimeFeatures,
+        in_memory: bool = False,
     ) -> None:
+        """`in_memory`: Secrets and the like, where this process may mount a tmpfs."""
         self.state = state
-        self._features = features
+        self._features, self._in_memory = features, in_memory
         self._hidden = tuple(os.path.realpath(path) for path in hidden)
 
     def set_up(self, pod: RunPod, objects: PodObjects, surroundings: Surroundings) -> ReadyVolumes:
@@ -104,6 +112,8 @@ class Volumes:
                 else:
                     files = volume_files(volume, pod, objects, surroundings)
                     path = self._make_directory(pod, volume, kind)
+                    if self._in_memory and kind in _IN_MEMORY:
+                        _keep_in_memory(path)
                     with closing_fd(os.open(path, _DIRECTORY)) as directory:
                         if publish(directory, files, fs_group(pod)):
                             changed.append(volume.name)
@@ -315,6 +325,19 @@ def _make_mount_point(target: Path, *, is_directory: bool) -> None:
     if target.is_dir():
         target.rmdir()
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def _keep_in_memory(path: Path) -> None:
+    """Cover an empty directory with a tmpfs of its mode and owners. What an earlier agent has written to the disk stays
+    there: containers have that directory."""
+    if _is_mount_point(path) or os.listdir(path):
+        return
+    seen = os.stat(path)
+    options = f"mode={stat.S_IMODE(seen.st_mode):o},uid={seen.st_uid},gid={seen.st_gid}"
+    try:
+        mount("tmpfs", str(path), "tmpfs", NOSUID | NODEV, options)
+    except PermissionError as error:  # not root: its pods are plain processes of this user
+        log.debug("%s is on disk: %s", path, error)
 
 
 def _is_mount_point(path: Path) -> bool:

@@ -69,12 +69,19 @@ class RecordingRuntime(PlayedRuntime):
 
 
 class PodNode:
-    def __init__(self, directory: Path, *containers: Document, objects: Iterable[Document] = (), **spec: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *containers: Document,
+        objects: Iterable[Document] = (),
+        api: type[OnePodApi] = OnePodApi,
+        **spec: Any,
+    ) -> None:
         self.kernel = SimulatedKernel(2)
         self.runtime = RecordingRuntime(self.kernel)
         self.events: list[Document] = []
         document = pod(*containers, **spec)
-        self.api = OnePodApi(document, objects, on_status=lambda _document: None, on_event=self.events.append)
+        self.api = api(document, objects, on_status=lambda _document: None, on_event=self.events.append)
         manager = CgroupManager(self.kernel, SETTING, directory / "cgroups")
         self.agent = Agent(SETTING, self.runtime, self.kernel, manager, Client(self.api), directory, NODE)
 

@@ -72,6 +72,47 @@ async def test_pod_and_container_are_created_together_and_once(tmp_path: Path) -
         assert tree.transactions == 1
 
 
+class Listener:
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+        self.news = asyncio.Event()
+
+    def changing(self, uid: str) -> None:
+        self.changes.append(uid)
+
+    def changed(self) -> None:
+        self.news.set()
+
+
+async def test_who_waits_for_cgroups_goes_on_before_who_watches_them(tmp_path: Path) -> None:
+    async with cgroups(tmp_path) as (made, _, _tree):
+        listener, order = Listener(), []
+        made.listeners.append(listener)
+
+        async def watch() -> None:
+            await listener.news.wait()
+            order.append("watches")
+
+        async def wait() -> None:
+            await made.ensure(pod("u1"), {"c": "id0"})
+            order.append("waits")
+
+        await asyncio.gather(watch(), wait())
+        assert order == ["waits", "watches"]
+
+
+async def test_a_listener_is_notified_before_cgroups_may_be_removed(tmp_path: Path) -> None:
+    """A new pod has none."""
+    async with cgroups(tmp_path) as (made, _, _tree):
+        listener = Listener()
+        made.listeners.append(listener)
+        await made.ensure(pod("u1"), {"c": "id0"})
+        assert listener.changes == []
+        await made.ensure(pod("u1"), {"c": "id1"})
+        await made.remove("u1")
+        assert listener.changes == ["u1", "u1"]
+
+
 async def test_another_attempt_has_another_cgroup_and_the_old_one_is_removed(tmp_path: Path) -> None:
     async with cgroups(tmp_path) as (made, kernel, _):
         await made.ensure(pod("u1"), {"c": "id0"})
