@@ -36,6 +36,7 @@ class FakeCluster(msgspec.Struct, frozen=True):
     url: str
     kubeconfig: Path
     servers: tuple[str, ...]
+    node_pid: int = 0
 
     @property
     def release(self) -> str:
@@ -65,8 +66,8 @@ def fake_cluster(directory: Path, profile: str, *options: str) -> Iterator[FakeC
         node_config.write_bytes(made.token("--node", NODE))
         play = [sys.executable, "-m", "tests.e2e.fake_node", "--kubeconfig", str(node_config)]
         play += ["--name", NODE, "--profile", profile]
-        stack.enter_context(running_process(play, directory / "node.log", "running"))
-        yield made
+        line = stack.enter_context(running_process(play, directory / "node.log", "running"))
+        yield msgspec.structs.replace(made, node_pid=int(line.rpartition(" ")[2]))
 
 
 @contextmanager
@@ -110,7 +111,7 @@ def _said(*command: str) -> bytes:
 
 @contextmanager
 def running_process(command: list[str], log: Path, ready: str) -> Iterator[str]:
-    """The line that reports that it is ready; ended by SIGTERM."""
+    """The line that reports that it is ready; ended by SIGTERM. It must not end before."""
     with log.open("wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True)
     assert process.stdout is not None
@@ -118,6 +119,7 @@ def running_process(command: list[str], log: Path, ready: str) -> Iterator[str]:
         line = process.stdout.readline().strip()
         assert line.startswith(ready), f"{' '.join(command)}: {line!r}\n{log.read_text()}"
         yield line
+        assert process.poll() is None, f"{' '.join(command)} has ended\n{log.read_text()}"
     finally:
         process.terminate()
         try:

@@ -154,6 +154,10 @@ class FakePod:
         self.wake.set()
 
     @property
+    def has_started(self) -> bool:
+        return all(each.started_at for each in self.containers.values())
+
+    @property
     def phase(self) -> str:
         ends = [each.ended for each in self.containers.values()]
         if None in ends:

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import copy
 import json
+import os
 import secrets
 import sys
 from datetime import UTC, datetime
@@ -157,10 +158,11 @@ class FakeNode:
         pod_state.reported = status
 
     async def _end(self, pod: Document, pod_state: FakePod) -> None:
-        """Stop it, report it, then delete the pod from the API."""
+        """Stop it, report it if it has run, then delete the pod from the API."""
         for each in pod_state.containers.values():
             each.stop(now(), 0)
-        await self._report(pod, pod_state)
+        if pod_state.has_started:
+            await self._report(pod, pod_state)
         metadata = pod["metadata"]
         gone = request.delete(request.PODS, metadata["name"], metadata["namespace"], grace_s=0, uid=metadata["uid"])
         await self._client.ask(gone)
@@ -216,7 +218,7 @@ async def run(file: Path, name: str, profile: Profile) -> None:
         await node.register(port)
         group.create_task(node.heartbeat())
         group.create_task(node.follow(group))
-        print(f"running {name} at port {port}", flush=True)
+        print(f"running {name} at port {port} in process {os.getpid()}", flush=True)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from typing import Any
 import pytest
 
 from plimsoll.cli.terminal import display_width
-from tests.e2e.fake_cluster import FakeCluster
+from tests.e2e.fake_cluster import NODE, FakeCluster
 from tests.e2e.manifests import container, guaranteed, pod, together
 from tests.e2e.verbs import Verbs, namespace
 from tests.e2e.waiting import until
@@ -143,6 +144,19 @@ def test_delete(verbs: Verbs) -> None:
     assert "-l LABELS or --all" in verbs.ran("delete", "pods").err
     verbs.apply(pod("web"))
     assert verbs("delete", "-f", "-", stdin=pod("web")) == f'pod "web" deleted {where}\n'
+
+
+def test_delete_before_the_node_has_seen_the_pod(verbs: Verbs) -> None:
+    os.kill(verbs.cluster.node_pid, signal.SIGSTOP)
+    try:
+        verbs.apply(pod("web"))
+        until(lambda: NODE in verbs("get", "pod", "web", "-o", "wide", "--no-headers"))
+        verbs("delete", "pod", "web", "--no-wait")
+    finally:
+        os.kill(verbs.cluster.node_pid, signal.SIGCONT)
+    until(lambda: verbs.ran("get", "pod", "web").code == 1)
+    verbs.apply(pod("web"))
+    verbs.running("web")
 
 
 def test_logs(verbs: Verbs) -> None:
