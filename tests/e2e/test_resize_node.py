@@ -15,7 +15,7 @@ from plimsoll.rules.quantity import QUANTITIES
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import pod
 from tests.e2e.real_node import NODE, RealNode, pod_of, reasons, running, status_of
-from tests.e2e.resize_kill import ResizeKill, missing
+from tests.e2e.resize_kill import AT_ONCE, BESIDE, IN_USE, RECLAIMED, ResizeKill, missing
 from tests.e2e.resized_pods import (
     MIB,
     PROFILES,
@@ -333,10 +333,13 @@ def test_an_agent_killed_at_a_step_of_a_resize_brings_it_to_its_end(node: RealNo
     kills = ResizeKill(node)
     try:
         for call, step in (("write", 1), ("pwrite64", 1), ("write", 4), ("sendto", 2)):
-            assert kills.at(call, step), f"no {call} {step}"
+            assert kills.at(AT_ONCE, call, step), f"no {call} {step}"
+        for way in (RECLAIMED, IN_USE):
+            assert kills.at(way, BESIDE, 1), f"{way}: no {BESIDE}"
     finally:
         kills.close()
     assert not kills.faults
+    assert kills.killed[RECLAIMED][BESIDE] == kills.killed[IN_USE][BESIDE] == 1
 
 
 def test_a_sidecar_is_resized_in_place(node: RealNode, kube: Kubectl) -> None:

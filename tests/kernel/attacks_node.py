@@ -23,6 +23,7 @@ from tests.kernel.embedded_runtime import SLEEP, Cgroups, Pod, a_pod, a_runtime,
 PIDS_MAX = 64
 LOG_MAX_BYTES, LOG_MAX_FILES = 1 << 20, 3
 SECRET = "a secret of this node"
+NEIGHBOUR = "the neighbour"  # a word of its command line
 
 # Helpers of the programs that run in containers, on the standard library alone.
 PRELUDE = """
@@ -36,7 +37,11 @@ def can_read(path):
     try:
         with open(path, "rb") as file: return file.read(1) != b""
     except OSError: return False
+def wait_for(child):
+    if os.waitpid(child, 0)[1] != 0: sys.exit("a child of the attack has failed")
 """
+# What each prints at its end: a program that ends before it, or whose output is lost, has not tried everything.
+DONE = "all tried"
 
 LIMITS = """
 NEWNS, NEWCGROUP, NEWUSER = 0x20000, 0x02000000, 0x10000000
@@ -51,7 +56,7 @@ for flags in (0, NEWNS, NEWCGROUP, NEWUSER, NEWUSER | NEWNS | NEWCGROUP):
             for name in files:
                 if can_write(os.path.join(top, name)): broke("cgroup file", top, name, hex(flags))
         os._exit(0)
-    os.waitpid(child, 0)
+    wait_for(child)
 """
 
 KEYS = """
@@ -104,13 +109,15 @@ try: os.setuid(0); broke("setuid")
 except OSError: pass
 child = os.fork()
 if child == 0: os.execv("/volume/setuid", ["/volume/setuid", "-u"])
-os.waitpid(child, 0)
+wait_for(child)
 """
 
 NEIGHBOURS = """
 for entry in os.listdir("/proc"):
     if entry.isdigit() and int(entry) not in (1, os.getpid()):
-        with open(f"/proc/{entry}/cmdline", "rb") as file: words = file.read()
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file: words = file.read()
+        except OSError: continue  # it has ended
         if given["mark"].encode() in words: broke("sees", words)
 for pid in range(2, 3000):
     if pid != os.getpid() and libc.ptrace(16, pid, 0, 0) == 0: broke("traced", pid)
@@ -146,6 +153,7 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 FLOOD = 'i=0; while [ $i -lt 160 ]; do head -c 65536 /dev/zero | tr "\\\\0" x; i=$((i+1)); done; echo; echo end'
+FLOOD_END = b" stdout F end\n"
 
 
 async def attacked(directory: Path) -> dict[str, int]:
@@ -205,10 +213,17 @@ def main(seed: int) -> dict[str, int]:
         return asyncio.run(attacked(Path(directory)))
 
 
+async def said_by(pod: Pod, code: str, given: object = None, **others: object) -> list[str]:
+    """The lines of a program that has run to its end."""
+    program = f"{PRELUDE}given = json.loads({json.dumps(json.dumps(given))})\n{code}\nprint({DONE!r}, flush=True)"
+    lines = (await pod.python(program, **others)).splitlines()
+    assert DONE in lines, f"the attack has not run to its end: {lines}"
+    return lines
+
+
 async def _tried(pod: Pod, allowed: Allowed, code: str, given: object = None) -> list[str]:
-    program = f"{PRELUDE}given = json.loads({json.dumps(json.dumps(given))})\n{code}"
-    said = await pod.python(program, security=allowed.security, mounts=allowed.mounts)
-    return [line for line in said.splitlines() if line.startswith("BROKE")]
+    lines = await said_by(pod, code, given, security=allowed.security, mounts=allowed.mounts)
+    return [line for line in lines if line.startswith("BROKE")]
 
 
 async def escape_of_limits(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
@@ -243,25 +258,26 @@ async def setuid_programs(pod: Pod, directory: Path, allowed: Allowed) -> list[s
     volume = folder(directory / "volume")
     shutil.copy(program, volume / "setuid")
     os.chmod(volume / "setuid", 0o4755)
-    code = f"{PRELUDE}\n{SETUID}"
     mounts = (ContainerMount(str(volume), "/volume"),)
-    said = await pod.python(
-        code, mounts=mounts, security=msgspec.structs.replace(allowed.security, user=1000, group=1000)
-    )
-    return [line for line in said.splitlines() if line.startswith("BROKE") or line.strip() == "0"]
+    security = msgspec.structs.replace(allowed.security, user=1000, group=1000)
+    lines = await said_by(pod, SETUID, mounts=mounts, security=security)
+    return [line for line in lines if line.startswith("BROKE") or line.strip() == "0"]
 
 
 async def neighbours(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
-    await pod.start(*SLEEP[:-1], "4242.4242")
-    return await _tried(pod, allowed, NEIGHBOURS, {"mark": "4242.4242"})
+    neighbour = await pod.start(*SLEEP, NEIGHBOUR)
+    await pod.says(neighbour, "ready")
+    found = await _tried(pod, allowed, NEIGHBOURS, {"mark": NEIGHBOUR})
+    assert (await pod.seen(neighbour)).phase == "running"  # else there was no neighbour to be seen
+    return found
 
 
 async def a_fork_bomb(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
     """Held by pids.max, which the agent sets from podPidsLimit."""
     if not _limit_pids(pod.cgroups, "bomb", allowed.pids_max):
         return []  # no pids controller here
-    said = await pod.python(f"{PRELUDE}\n{BOMB}", name="bomb")
-    count = int(said.split("processes ")[1].split()[0])
+    lines = await said_by(pod, BOMB, name="bomb")
+    (count,) = (int(line.split()[1]) for line in lines if line.startswith("processes "))
     return [] if count <= PIDS_MAX else [f"{count} processes"]
 
 
@@ -284,8 +300,10 @@ async def a_full_log(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
     """Ten times the limit of a file: the logs stay within their limits, and other containers are not kept waiting."""
     container = await pod.start("/bin/sh", "-c", FLOOD, name="flood")
     assert await pod.output("echo fine") == "fine\n"
-    await pod.ended(container)
-    size = sum(path.stat().st_size for path in (directory / "logs" / "flood").iterdir())
+    done = await pod.ended(container)
+    logs = [path.read_bytes() for path in (directory / "logs" / "flood").iterdir()]
+    assert done.exit_code == 0 and any(log.endswith(FLOOD_END) for log in logs), "the flood has not run to its end"
+    size = sum(map(len, logs))
     most = LOG_MAX_BYTES * (LOG_MAX_FILES + 1)
     return [] if size <= most else [f"{size} bytes of logs"]
 
