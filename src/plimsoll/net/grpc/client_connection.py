@@ -35,6 +35,7 @@ WINDOW = 1 << 20
 MAX_MESSAGE = 64 << 20  # a longer one is an error
 LONGEST_TIMEOUT_MS = 99_999_999  # grpc-timeout has at most eight digits
 _KEPT_BLOCKS = 128
+_LONGEST_STATUS = 10  # digits
 
 
 class ClientCall(Call):
@@ -60,12 +61,8 @@ class ClientCall(Call):
             self._http_status = fields[":status"]
         elif not self._http_status or block.kind != TRAILERS or not is_end:
             raise StreamFaultError(PROTOCOL_ERROR, f"malformed: {block.kind} in a wrong place")
-        code = fields.get("grpc-status")
-        if code == "0":
-            self.end(None)
-        elif code is not None:
-            message = unquote(fields.get("grpc-message", ""))
-            self.end(GrpcError(int(code) if code.isdecimal() else UNKNOWN, message))
+        if is_end and "grpc-status" in fields:
+            self.end(_status(fields["grpc-status"], fields.get("grpc-message", "")))
         elif self._http_status != "200":
             self.take_end()
 
@@ -111,8 +108,14 @@ class ClientCall(Call):
     def leave(self) -> None:
         """The caller no longer waits: cancel the call on the server unless it has ended."""
         self.ended = True
+        self.drained()
         if not self.is_closed:
             self._connection.forget(self)
+
+
+def _status(code: str, message: str) -> GrpcError | None:
+    number = int(code) if code.isascii() and code.isdecimal() and len(code) <= _LONGEST_STATUS else UNKNOWN
+    return GrpcError(number, unquote(message)) if number else None
 
 
 class UnaryCall(ClientCall):

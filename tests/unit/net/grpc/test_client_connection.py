@@ -9,11 +9,18 @@ from pathlib import Path
 import pytest
 
 from plimsoll.net.grpc import frames as f
-from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.client import GrpcClient, GrpcStream
 from plimsoll.net.grpc.client_connection import ClientConnection
 from plimsoll.net.grpc.frames import FrameReader
 from plimsoll.net.grpc.hpack import encoded
-from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, GrpcError, GrpcUnavailableError
+from plimsoll.net.grpc.status import (
+    DEADLINE_EXCEEDED,
+    INTERNAL,
+    UNAVAILABLE,
+    UNKNOWN,
+    GrpcError,
+    GrpcUnavailableError,
+)
 from tests.unit.net.grpc.grpc_server import Server, answering
 from tests.unit.net.grpc.pipe import Pipe
 
@@ -177,3 +184,60 @@ async def test_a_new_connection_when_stream_ids_are_used_up() -> None:
             assert await long == b"long"
             assert first.lost
             client.close()
+
+
+STATUSES = [
+    pytest.param("00", 0, id="zero"),
+    pytest.param("16", 16, id="a number"),
+    pytest.param("9" * 5_000, UNKNOWN, id="more digits than Python reads"),
+    pytest.param("-1", UNKNOWN, id="negative"),
+    pytest.param("٣", UNKNOWN, id="other digits"),
+    pytest.param("", UNKNOWN, id="empty"),
+]
+
+
+@pytest.mark.parametrize(("text", "code"), STATUSES)
+async def test_the_number_of_a_status(text: str, code: int) -> None:
+    connection, _ = connected(9)
+    call = connection.unary(METHOD, b"", 5.0)
+    status = f.header_frames(1, encoded([("grpc-status", text)]), f.END_STREAM)
+    connection.data_received(f.header_frames(1, OK, 0) + f.frame(f.DATA, 0, 1, bytes(5)) + status)
+    end = await call.answer
+    assert (end.code if isinstance(end, GrpcError) else 0) == code
+
+
+async def test_a_status_in_headers_that_do_not_end_the_call_is_none() -> None:
+    """Only Trailers-Only has it there."""
+    connection, _ = connected(9)
+    call = connection.unary(METHOD, b"", 5.0)
+    connection.data_received(f.header_frames(1, encoded([(":status", "200"), ("grpc-status", "5")]), 0))
+    connection.data_received(f.frame(f.DATA, 0, 1, b"\0\0\0\0\1x") + f.header_frames(1, DONE, f.END_STREAM))
+    assert await call.answer == b"x"
+
+
+async def test_a_call_that_was_answered_early_makes_room_while_others_have_data() -> None:
+    """The end of the first one begins the waiting one, and both have data that waited for the window."""
+    connection, pipe = connected(2)
+    requests = [bytes(65_535 + 100), bytes(10), bytes(10)]
+    calls = [connection.unary(METHOD, each, 5.0) for each in requests]
+    assert await begun(pipe) == [1, 3]
+    connection.data_received(f.header_frames(1, encoded([(":status", "200"), ("grpc-status", "8")]), f.END_STREAM))
+    connection.data_received(f.window_update(1, 1_000) + f.window_update(0, 1_000))
+    await asyncio.sleep(0)
+    ends: dict[int, list[int]] = {}
+    for kind, flags, number, payload in FrameReader().frames(pipe.emptied()):
+        if kind == f.DATA:
+            ends.setdefault(number, []).append(len(payload) * (flags & f.END_STREAM))
+    assert ends == {1: [105], 3: [15], 5: [15]}
+    connection.data_received(answer(3, b"three") + answer(5, b"five"))
+    assert [await call.answer for call in calls[1:]] == [b"three", b"five"]
+
+
+async def test_a_sender_whose_call_has_not_begun_ends_with_it() -> None:
+    connection, _ = connected(0)
+    stream = GrpcStream(connection.open(METHOD))
+    sending = asyncio.create_task(stream.send(b"x"))
+    await asyncio.sleep(0)
+    stream.leave()
+    async with asyncio.timeout(5):
+        await sending
