@@ -10,7 +10,6 @@ from plimsoll.net.grpc.frames import (
     CANCEL,
     DEFAULT_WINDOW,
     ENABLE_PUSH,
-    MAX_STREAM,
     PROTOCOL_ERROR,
     REFUSED_STREAM,
     StreamFaultError,
@@ -186,10 +185,16 @@ class ClientConnection(Wire[ClientCall]):
         self._waiting: dict[ClientCall, bytes] = {}  # with their headers
         self._blocks: dict[tuple[str, float | None, Headers], bytes] = {}
         self._is_retired = False
+        self._going = ""  # what the server said when it began to go away
 
     @property
     def is_usable(self) -> bool:
-        return not self.lost and self.ids_left > len(self._waiting)
+        return not self.lost and not self._is_retired and self.ids_left > len(self._waiting)
+
+    @property
+    def is_going_away(self) -> bool:
+        """The server lets unary calls end, and we close the connection after the last one."""
+        return bool(self._going) and not self.lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -213,8 +218,8 @@ class ClientConnection(Wire[ClientCall]):
         return call
 
     def _start(self, call: ClientCall, method: str, deadline_s: float | None, more: Headers) -> None:
-        if self.lost:
-            raise GrpcUnavailableError("the connection was closed")
+        if self.lost or self._is_retired:
+            raise GrpcUnavailableError(self._going or "the connection was closed")
         block = self._blocks.get((method, deadline_s, more)) or self._block(method, deadline_s, more)
         if len(self.streams) < self.peer_streams and not self._waiting:
             self.begin(call, block)
@@ -255,18 +260,35 @@ class ClientConnection(Wire[ClientCall]):
         self.room_for_streams()
 
     def going_away(self, last_stream: int, code: int, text: str) -> None:
-        self.fail("the server is going away", last_stream)
-
-    def fail(self, why: str, last_stream: int = MAX_STREAM) -> None:
-        """Nothing was done of calls that were not sent, nor of those after `last_stream` (RFC 9113, section 6.8)."""
+        """Nothing was done of calls after `last_stream` nor of those that wait; the others may still be answered (RFC
+        9113, section 6.8). A stream may have no end of its own, so its caller goes on elsewhere now."""
         if self.lost:
             return
-        self.lost = True
+        why = self._going = f"the server is going away{f': {text} (error {code})' if code else ''}"
+        self._is_retired = True
+        waiting = [*self._waiting]
+        self._waiting.clear()
+        for call in waiting:
+            call.end(GrpcUnavailableError(why))
+        for call in [*self.streams.values()]:
+            if call.id > last_stream:
+                call.end(GrpcUnavailableError(why))
+                self._close(call)
+            elif isinstance(call, StreamCall):
+                call.end(GrpcError(UNAVAILABLE, why))
+                self.reset(call, CANCEL)
+        self.room_for_streams()
+
+    def fail(self, why: str) -> None:
+        """Nothing was done of calls that were not sent."""
+        if self.lost:
+            return
+        self.lost, why = True, self._going or why
         sent, waiting = [*self.streams.values()], [*self._waiting]
         self.streams.clear()
         self._waiting.clear()
         for call in sent:
-            call.end(GrpcError(UNAVAILABLE, why) if call.id <= last_stream else GrpcUnavailableError(why))
+            call.end(GrpcError(UNAVAILABLE, why))
         for call in waiting:
             call.end(GrpcUnavailableError(why))
         if self._transport is not None:

@@ -85,13 +85,92 @@ async def test_what_was_not_sent_is_known_when_the_connection_breaks() -> None:
     assert pipe.is_closed
 
 
-async def test_what_a_server_that_goes_away_has_not_done() -> None:
+async def test_a_server_that_goes_away_answers_what_it_has_begun() -> None:
+    """RFC 9113, section 6.8. Nothing was done of later streams, nor of calls that wait."""
+    connection, pipe = connected(3)
+    calls = [connection.unary(METHOD, b"", 5.0) for _ in range(4)]
+    connection.data_received(f.goaway(f.MAX_STREAM, f.NO_ERROR, ""))  # first, as grpc-go does
+    assert not connection.is_usable
+    with pytest.raises(GrpcUnavailableError, match="the server is going away"):
+        connection.unary(METHOD, b"", 5.0)
+    connection.data_received(f.goaway(3, f.NO_ERROR, "") + answer(3, b"three"))
+    assert await calls[1].answer == b"three"
+    for call in calls[2:]:
+        assert isinstance(await call.answer, GrpcUnavailableError)
+    assert not pipe.is_closed
+    connection.data_received(answer(1, b"one"))
+    assert await calls[0].answer == b"one"
+    assert connection.lost and pipe.is_closed
+    assert await begun(pipe) == [1, 3, 5]
+
+
+async def test_a_server_that_goes_away_and_breaks() -> None:
     connection, _ = connected(9)
-    calls = [connection.unary(METHOD, b"", 5.0) for _ in range(3)]
-    connection.data_received(f.goaway(3, f.NO_ERROR, ""))
-    ends = [await call.answer for call in calls]
-    assert [isinstance(each, GrpcUnavailableError) for each in ends] == [False, False, True]
-    assert {each.message for each in ends if isinstance(each, GrpcError)} == {"the server is going away"}
+    call = connection.unary(METHOD, b"", 5.0)
+    connection.data_received(f.goaway(1, f.ENHANCE_YOUR_CALM, "too_many_pings"))
+    connection.connection_lost(None)
+    end = await call.answer
+    assert isinstance(end, GrpcError) and not isinstance(end, GrpcUnavailableError)
+    assert (end.code, end.message) == (UNAVAILABLE, "the server is going away: too_many_pings (error 11)")
+
+
+async def test_streams_of_a_server_that_goes_away_end_at_once() -> None:
+    """They may have no end of their own."""
+    connection, pipe = connected(9)
+    stream = GrpcStream(connection.open(METHOD))
+    call = connection.unary(METHOD, b"", 5.0)
+    connection.data_received(f.header_frames(1, OK, 0) + f.frame(f.DATA, 0, 1, b"\0\0\0\0\1x"))
+    pipe.emptied()
+    connection.data_received(f.goaway(f.MAX_STREAM, f.NO_ERROR, ""))
+    assert await stream.received() == b"x"
+    with pytest.raises(GrpcError, match="the server is going away") as caught:
+        await stream.received()
+    assert caught.value.code == UNAVAILABLE
+    assert [*FrameReader().frames(pipe.emptied())] == [(f.RST_STREAM, 0, 1, f.CANCEL.to_bytes(4))]
+    assert not connection.lost
+    connection.data_received(answer(3, b"y"))
+    assert await call.answer == b"y"
+    assert connection.lost
+
+
+async def test_a_server_without_calls_goes_away() -> None:
+    connection, pipe = connected(9)
+    connection.data_received(f.goaway(0, f.NO_ERROR, ""))
+    assert connection.lost and pipe.is_closed
+
+
+async def test_new_calls_get_a_new_connection_while_an_old_one_ends() -> None:
+    """Also those of a client that is left for another endpoint meanwhile."""
+    writers: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+    ends: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f.settings_frame([]))
+        writers.put_nowait(writer)
+        ends.put_nowait(await reader.read())
+
+    with tempfile.TemporaryDirectory(prefix="plimsoll-grpc-") as directory:
+        server = await asyncio.start_unix_server(talk, Path(directory) / "s")
+        client = GrpcClient(str(Path(directory) / "s"))
+        async with asyncio.timeout(20):
+            stream = await client.open(METHOD)
+            old = asyncio.create_task(client.unary(METHOD, b"", 10))
+            first = await writers.get()
+            first.write(f.goaway(f.MAX_STREAM, f.NO_ERROR, ""))
+            with pytest.raises(GrpcError, match="going away"):
+                await stream.received()
+            new = asyncio.create_task(client.unary(METHOD, b"", 10))
+            (await writers.get()).write(answer(1, b"new"))
+            assert await new == b"new"
+            client.leave("another endpoint is used")
+            await ends.get()
+            assert not old.done()
+            first.write(answer(3, b"old"))
+            assert await old == b"old"
+            await ends.get()
+            assert client.connections == 2
+        client.close()
+        server.close()
 
 
 RESETS = [
