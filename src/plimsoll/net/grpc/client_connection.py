@@ -291,7 +291,6 @@ class ClientConnection(Wire[ClientCall]):
             call.end(GrpcError(UNAVAILABLE, why))
         for call in waiting:
             call.end(GrpcUnavailableError(why))
-        if self._transport is not None:
-            self._transport.close()
+        self.hang_up()
         if self._keepalive is not None:
             self._keepalive.end()

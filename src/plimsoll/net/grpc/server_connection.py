@@ -88,6 +88,10 @@ class ServerConnection(Wire[ServerCall]):
         self._server.connections.add(self)
         super().connection_made(transport)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        super().connection_lost(exc)
+
     def pause_writing(self) -> None:
         """A client that does not read our answers sends no more calls."""
         super().pause_writing()
@@ -104,12 +108,10 @@ class ServerConnection(Wire[ServerCall]):
             return
         log.debug("a connection ends: %s", why)
         self.lost = True
-        self._server.connections.discard(self)
         for task in self._tasks:
             task.cancel()
         self.streams.clear()
-        if self._transport is not None:
-            self._transport.close()
+        self.hang_up()
 
     # --- calls ---
 

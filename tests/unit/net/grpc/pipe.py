@@ -31,6 +31,12 @@ class Pipe(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.is_closed
 
+    def get_write_buffer_size(self) -> int:
+        return len(self._written) if self._is_full else 0
+
+    def abort(self) -> None:
+        self.close()
+
     def close(self) -> None:
         self.is_closed = True
 

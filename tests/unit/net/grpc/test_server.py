@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.net.grpc import frames as f
 from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.hpack import encoded
 from plimsoll.net.grpc.server import GrpcServer
 from plimsoll.net.grpc.server_connection import MAX_CONNECTIONS, ServerConnection, deadline_s
 from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, UNIMPLEMENTED, UNKNOWN, GrpcError
 from tests.unit.net.grpc.pipe import Pipe
 
-LONG_S = 30.0
+LONG_S = 10.0
 
 
 async def echo(request: bytes) -> bytes:
@@ -162,3 +164,26 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
     assert not pipe.is_reading()
     pipe.emptied()
     assert pipe.is_reading()
+
+
+async def test_an_end_does_not_wait_for_a_client_that_does_not_read(tmp_path: Path) -> None:
+    request = encoded(
+        [(":method", "POST"), (":scheme", "http"), (":path", "/t/Large"), ("content-type", "application/grpc")]
+    )
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path / "s") as (server, _):
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.setblocking(False)
+            await loop.sock_connect(deaf, os.fspath(tmp_path / "s"))
+            settings = f.settings_frame([(f.INITIAL_WINDOW_SIZE, f.MAX_WINDOW)]) + f.window_update(0, 1 << 30)
+            call = f.header_frames(1, request, 0) + f.frame(f.DATA, f.END_STREAM, 1, bytes(5))
+            await loop.sock_sendall(deaf, f.PREFACE + settings + call)
+            async with asyncio.timeout(LONG_S):
+                while not any(each.is_full for each in server.connections):  # noqa: ASYNC110 - no event reports it
+                    await asyncio.sleep(0)
+                (connection,) = server.connections
+                connection.fail("for the test")
+                assert server.connections  # it still has a file descriptor
+                with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                    await loop.sock_sendall(deaf, bytes(10_000_000))
+        assert not server.connections
