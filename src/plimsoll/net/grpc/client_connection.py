@@ -20,7 +20,11 @@ from plimsoll.net.grpc.status import (
     CANCELLED,
     DEADLINE_EXCEEDED,
     INTERNAL,
+    PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
+    UNAUTHENTICATED,
     UNAVAILABLE,
+    UNIMPLEMENTED,
     UNKNOWN,
     GrpcError,
     GrpcUnavailableError,
@@ -32,6 +36,14 @@ if TYPE_CHECKING:
 
 WINDOW = 1 << 20
 MAX_MESSAGE = 64 << 20  # a longer one is an error
+# Of an answer that is none of gRPC (https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md).
+_BY_HTTP_STATUS = {
+    "400": INTERNAL,
+    "401": UNAUTHENTICATED,
+    "403": PERMISSION_DENIED,
+    "404": UNIMPLEMENTED,
+    **dict.fromkeys(("429", "502", "503", "504"), UNAVAILABLE),
+}
 LONGEST_TIMEOUT_MS = 99_999_999  # grpc-timeout has at most eight digits
 _KEPT_BLOCKS = 128
 _LONGEST_STATUS = 10  # digits
@@ -76,18 +88,27 @@ class ClientCall(Call):
         buffer += data
         while len(buffer) >= PREFIX and not self.ended:
             size = int.from_bytes(buffer[1:PREFIX])
-            if buffer[0] or size > MAX_MESSAGE:
-                self.end(GrpcError(INTERNAL, f"a message of {size} bytes with the flags {buffer[0]}"))
+            if buffer[0] or size > self._connection.max_message:
+                self.end(self._refusal(buffer[0], size))
                 return
             if len(buffer) < PREFIX + size:
                 return
             self.take_message(bytes(buffer[PREFIX : PREFIX + size]))
             del buffer[: PREFIX + size]
 
+    def _refusal(self, flags: int, size: int) -> GrpcError:
+        if flags == 1:  # which needs a grpc-encoding that we have offered
+            return GrpcError(INTERNAL, "grpc: compressed flag set with identity or empty encoding")
+        if flags:
+            return GrpcError(INTERNAL, f"grpc: received unexpected payload format {flags}")
+        most = self._connection.max_message
+        return GrpcError(RESOURCE_EXHAUSTED, f"grpc: received message larger than max ({size} vs. {most})")
+
     def take_end(self) -> None:
         if not self.ended:
             status = self._http_status or "none"
-            self.end(GrpcError(UNKNOWN, f"ended without a gRPC status, HTTP status {status}"))
+            code = _BY_HTTP_STATUS.get(status, UNKNOWN)
+            self.end(GrpcError(code, f"ended without a gRPC status, HTTP status {status}"))
 
     def take_reset(self, code: int, why: str) -> None:
         if self.ended:
@@ -175,12 +196,18 @@ class ClientConnection(Wire[ClientCall]):
     """Calls that the server does not allow yet wait here."""
 
     def __init__(
-        self, *, kept_alive: KeptAlive | None = None, authority: str = "localhost", scheme: str = "http"
+        self,
+        *,
+        kept_alive: KeptAlive | None = None,
+        authority: str = "localhost",
+        scheme: str = "http",
+        max_message: int = MAX_MESSAGE,
     ) -> None:
         super().__init__(
             is_client=True, settings={ENABLE_PUSH: 0}, window=WINDOW, connection_window=WINDOW + DEFAULT_WINDOW
         )
         self._kept_alive, self._authority, self._scheme = kept_alive, authority, scheme
+        self.max_message = max_message
         self._keepalive: Keepalive | None = None
         self._waiting: dict[ClientCall, bytes] = {}  # with their headers
         self._blocks: dict[tuple[str, float | None, Headers], bytes] = {}

@@ -166,6 +166,8 @@ class ServerConnection(Wire[ServerCall]):
             )
         if body[:1] == b"\1":
             raise GrpcError(UNIMPLEMENTED, "compressed messages are not supported")
+        if body[0:1] > b"\1":
+            raise GrpcError(INTERNAL, f"grpc: received unexpected payload format {body[0]}")
         if len(body) != PREFIX + size:
             raise GrpcError(INTERNAL, "the request is not one message")
         return body[PREFIX:]
