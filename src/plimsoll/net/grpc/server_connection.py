@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -138,12 +139,13 @@ class ServerConnection(Wire[ServerCall]):
                     answers = self._server.streams[method](request)
                 else:
                     raise GrpcError(UNIMPLEMENTED, f"unknown method {method}")
-                async for answer in answers:
-                    if not has_started:
-                        self.send_headers(call, _OK_BLOCK)
-                        has_started = True
-                    self.send(call, framed(answer))
-                    await call.sent()
+                async with aclosing(answers):  # at once: a task and its call refer to each other
+                    async for answer in answers:
+                        if not has_started:
+                            self.send_headers(call, _OK_BLOCK)
+                            has_started = True
+                        self.send(call, framed(answer))
+                        await call.sent()
         except GrpcError as error:
             status, message = error.code, error.message
         except TimeoutError:
@@ -173,7 +175,7 @@ class ServerConnection(Wire[ServerCall]):
         return body[PREFIX:]
 
 
-async def _one(answer: Awaitable[bytes]) -> AsyncIterator[bytes]:
+async def _one(answer: Awaitable[bytes]) -> AsyncGenerator[bytes, None]:
     yield await answer
 
 

@@ -1,9 +1,9 @@
-"""Peers that send anything at any time: no error but those of the protocol, nothing waits for ever, memory is bounded."""
+"""Peers that send anything at any time: no error but those of the protocol, no call hangs, memory is bounded."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from hypothesis import given
@@ -118,7 +118,7 @@ def in_loop(run: Callable[[list[dict[str, Any]]], Any]) -> None:
     asyncio.run(watched())
 
 
-async def turns(count: int = 4) -> None:
+async def rounds(count: int = 4) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -129,7 +129,7 @@ async def turns(count: int = 4) -> None:
         ("stream", SIZES),
         ("cancel", st.integers(0, 9)),
         ("emptied", st.none()),
-        ("turn", st.none()),
+        ("round", st.none()),
     ),
     FILLS,
 )
@@ -170,7 +170,7 @@ def test_a_server_that_sends_anything(todo: list[Step], fills: list[bool]) -> No
             finally:
                 found.leave()
 
-        for name, value in [("unary", 0), ("turn", None), *todo]:
+        for name, value in [("unary", 0), ("round", None), *todo]:
             if name == "unary":
                 tasks.append(asyncio.create_task(unary(value)))
             elif name == "stream":
@@ -179,8 +179,8 @@ def test_a_server_that_sends_anything(todo: list[Step], fills: list[bool]) -> No
                 tasks[value].cancel()
             elif name == "emptied":
                 assert len(pipe.emptied()) < MOST_BYTES
-            elif name == "turn":
-                await turns()
+            elif name == "round":
+                await rounds()
             elif name == "received" and not pipe.is_closed:
                 connection.data_received(value)
         for call in calls:
@@ -189,8 +189,8 @@ def test_a_server_that_sends_anything(todo: list[Step], fills: list[bool]) -> No
                 assert is_open == (bool(call.id) and not call.is_closed)
                 assert not (call.is_closed and call.unsent)
         connection.connection_lost(None)
-        await turns()
-        assert asyncio.all_tasks() == {asyncio.current_task()}, "something waits for ever"
+        await rounds()
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "something hangs"
         assert all(task.cancelled() or task.exception() is None for task in tasks)
         timers: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
         assert all(timer.cancelled() for timer in timers)
@@ -198,13 +198,13 @@ def test_a_server_that_sends_anything(todo: list[Step], fills: list[bool]) -> No
     in_loop(run)
 
 
-@given(steps(("emptied", st.none()), ("turn", st.none())), FILLS, st.booleans())
-def test_a_client_that_sends_anything(todo: list[Step], fills: list[bool], is_begun: bool) -> None:
+@given(steps(("emptied", st.none()), ("round", st.none())), FILLS, st.booleans())
+def test_a_client_that_sends_anything(todo: list[Step], fills: list[bool], has_begun: bool) -> None:
     async def echo(request: bytes) -> bytes:
         await asyncio.sleep(0)
         return request + bytes(300_000)
 
-    async def count(request: bytes) -> AsyncIterator[bytes]:
+    async def count(request: bytes) -> AsyncGenerator[bytes, None]:
         for _ in range(3):
             yield bytes(100_000)
 
@@ -213,20 +213,20 @@ def test_a_client_that_sends_anything(todo: list[Step], fills: list[bool], is_be
         connection = ServerConnection(server)
         pipe = Pipe(connection, fills)
         connection.connection_made(pipe)
-        if is_begun:
+        if has_begun:
             connection.data_received(f.PREFACE + f.settings_frame([]))
         for name, value in todo:
             if name == "emptied":
                 assert len(pipe.emptied()) < MOST_BYTES
-            elif name == "turn":
-                await turns(2)
+            elif name == "round":
+                await rounds(2)
             elif not pipe.is_closed and pipe.is_reading():
                 connection.data_received(value)
         for number, call in connection.streams.items():
             assert call.id == number and not call.is_closed
             assert len(call.body) <= 20_000 + 5 + f.FRAME_BYTES
         connection.connection_lost(None)
-        await turns()
+        await rounds()
         assert not server.connections
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -42,12 +43,12 @@ async def hang(_: bytes) -> bytes:
     return b""
 
 
-async def count(request: bytes) -> AsyncIterator[bytes]:
+async def count(request: bytes) -> AsyncGenerator[bytes, None]:
     for number in range(int(request)):
         yield str(number).encode()
 
 
-async def large(_: bytes) -> AsyncIterator[bytes]:
+async def large(_: bytes) -> AsyncGenerator[bytes, None]:
     yield b"x" * (3 << 20)
     yield b"y"
 
@@ -218,3 +219,35 @@ async def test_an_end_does_not_wait_for_a_client_that_does_not_read(tmp_path: Pa
                 with pytest.raises((BrokenPipeError, ConnectionResetError)):
                     await loop.sock_sendall(deaf, bytes(10_000_000))
         assert not server.connections
+
+
+@pytest.mark.parametrize("how", ["reset", "deadline", "lost"])
+async def test_a_stream_that_is_not_read_ends_with_its_call(how: str) -> None:
+    ended = asyncio.Event()
+
+    async def endless(_: bytes) -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield bytes(50_000)
+        finally:
+            ended.set()
+
+    connection = ServerConnection(GrpcServer({}, {"/t/Endless": endless}))
+    connection.connection_made(Pipe(connection))
+    timeout = encoded([("grpc-timeout", "20m")]) if how == "deadline" else b""
+    call = f.header_frames(1, request_to("/t/Endless") + timeout, 0) + f.frame(f.DATA, f.END_STREAM, 1, bytes(5))
+    connection.data_received(f.PREFACE + f.settings_frame([]) + call)
+    (begun,) = connection.streams.values()
+    gc.disable()
+    try:
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert begun.unsent
+        if how == "reset":
+            connection.data_received(f.rst_stream(1, f.CANCEL))
+        elif how == "lost":
+            connection.connection_lost(None)
+        async with asyncio.timeout(LONG_S):
+            await ended.wait()
+    finally:
+        gc.enable()
