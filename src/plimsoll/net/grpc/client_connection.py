@@ -193,7 +193,7 @@ class StreamCall(ClientCall):
 
 
 class ClientConnection(Wire[ClientCall]):
-    """Calls that the server does not allow yet wait here."""
+    """Calls that the server does not allow yet, or the socket does not take, wait here."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class ClientConnection(Wire[ClientCall]):
         if self.lost or self._is_retired:
             raise GrpcUnavailableError(self._going or "the connection was closed")
         block = self._blocks.get((method, deadline_s, more)) or self._block(method, deadline_s, more)
-        if len(self.streams) < self.peer_streams and not self._waiting:
+        if self._has_room and not self._waiting:
             self.begin(call, block)
         else:
             self._waiting[call] = block
@@ -270,11 +270,20 @@ class ClientConnection(Wire[ClientCall]):
         block = self._blocks[method, deadline_s, more] = encoded(fields)
         return block
 
+    @property
+    def _has_room(self) -> bool:
+        """Calls to a server that does not read are not sent: their headers and resets would gather in `output`."""
+        return len(self.streams) < self.peer_streams and not self.is_full
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.room_for_streams()
+
     def room_for_streams(self) -> None:
-        while self._waiting and len(self.streams) < self.peer_streams:
+        while self._waiting and self._has_room:
             call = next(iter(self._waiting))
             self.begin(call, self._waiting.pop(call))
-        if self._is_retired and not self.streams:
+        if self._is_retired and not self.streams and not self._waiting:
             self.fail("closed by us")
 
     def forget(self, call: ClientCall) -> None:

@@ -320,3 +320,31 @@ async def test_a_sender_whose_call_has_not_begun_ends_with_it() -> None:
     stream.leave()
     async with asyncio.timeout(5):
         await sending
+
+
+async def test_calls_to_a_server_that_does_not_read_cost_nothing_after_their_deadline() -> None:
+    connection, pipe = connected(f.MAX_STREAM)
+    pipe.fill()
+    for _ in range(1_000):
+        call = connection.unary(METHOD, b"x", 0.01, left_s=0.0)
+        end = await call.answer
+        assert isinstance(end, GrpcError) and end.code == DEADLINE_EXCEEDED
+        call.leave()
+    assert not connection.output
+    call = connection.unary(METHOD, b"x", 5.0)
+    pipe.emptied()
+    assert await begun(pipe) == [1]
+    connection.data_received(answer(1, b"y"))
+    assert await call.answer == b"y"
+
+
+async def test_a_connection_without_ids_ends_after_the_calls_that_wait() -> None:
+    connection, pipe = connected(f.MAX_STREAM)
+    pipe.fill()
+    call = connection.unary(METHOD, b"x", 5.0)
+    connection.retire()
+    pipe.emptied()
+    assert await begun(pipe) == [1]
+    connection.data_received(answer(1, b"y"))
+    assert await call.answer == b"y"
+    assert connection.lost
