@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from plimsoll.net.grpc.client_connection import ClientConnection, StreamCall, UnaryCall
 
 CONNECT_S = 5.0
-MAX_FOREIGN_MESSAGE = 4 << 20
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -167,12 +166,11 @@ async def unary_over(
     connected: socket.socket, authority: str, method: str, request: bytes, deadline_s: float, headers: Headers = ()
 ) -> bytes:
     """One call on a connection of its own, which is closed afterwards. The caller limits the time. The server may be
-    anyone's, so its answer has the limit of grpc-go."""
-    from plimsoll.net.grpc.client_connection import ClientConnection
+    anyone's."""
+    from plimsoll.net.grpc.client_connection import ForeignConnection
 
     loop = asyncio.get_running_loop()
-    factory = partial(ClientConnection, authority=authority, max_message=MAX_FOREIGN_MESSAGE)
-    _, connection = await loop.create_connection(factory, sock=connected)
+    _, connection = await loop.create_connection(partial(ForeignConnection, authority), sock=connected)
     try:
         return await _answer(connection.unary(method, request, deadline_s, headers))
     finally:

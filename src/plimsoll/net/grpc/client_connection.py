@@ -10,6 +10,7 @@ from plimsoll.net.grpc.frames import (
     CANCEL,
     DEFAULT_WINDOW,
     ENABLE_PUSH,
+    PADDED,
     PROTOCOL_ERROR,
     REFUSED_STREAM,
     StreamFaultError,
@@ -45,6 +46,7 @@ _BY_HTTP_STATUS = {
     **dict.fromkeys(("429", "502", "503", "504"), UNAVAILABLE),
 }
 LONGEST_TIMEOUT_MS = 99_999_999  # grpc-timeout has at most eight digits
+MAX_FOREIGN_MESSAGE, MAX_OTHER_BYTES = 4 << 20, 1 << 18  # the first is grpc-go's
 _KEPT_BLOCKS = 128
 _LONGEST_STATUS = 10  # digits
 
@@ -330,3 +332,22 @@ class ClientConnection(Wire[ClientCall]):
         self.hang_up()
         if self._keepalive is not None:
             self._keepalive.end()
+
+
+class ForeignConnection(ClientConnection):
+    """To anyone's server, such as that of a container: neither our memory nor our time is without limit."""
+
+    def __init__(self, authority: str) -> None:
+        super().__init__(authority=authority, max_message=MAX_FOREIGN_MESSAGE)
+        self._other_bytes = 0  # than of messages
+
+    def data_received(self, data: bytes) -> None:
+        self._other_bytes += len(data)
+        super().data_received(data)
+        if self._other_bytes > MAX_OTHER_BYTES:
+            self.fail(f"no gRPC: more than {MAX_OTHER_BYTES} bytes that are not of a message")
+
+    def _take_data(self, flags: int, number: int, payload: bytes) -> None:
+        if not flags & PADDED:
+            self._other_bytes -= len(payload)
+        super()._take_data(flags, number, payload)

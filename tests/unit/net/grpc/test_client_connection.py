@@ -10,7 +10,7 @@ import pytest
 
 from plimsoll.net.grpc import frames as f
 from plimsoll.net.grpc.client import GrpcClient, GrpcStream
-from plimsoll.net.grpc.client_connection import ClientConnection
+from plimsoll.net.grpc.client_connection import ClientConnection, ForeignConnection
 from plimsoll.net.grpc.frames import FrameReader
 from plimsoll.net.grpc.hpack import encoded
 from plimsoll.net.grpc.status import (
@@ -348,3 +348,45 @@ async def test_a_connection_without_ids_ends_after_the_calls_that_wait() -> None
     connection.data_received(answer(1, b"y"))
     assert await call.answer == b"y"
     assert connection.lost
+
+
+FLOODS = [
+    pytest.param(f.header_frames(1, encoded([(":status", "103"), ("a", "b" * 1_000)]), 0), id="interim answers"),
+    pytest.param(f.frame(f.DATA, 0, 1), id="empty DATA"),
+    pytest.param(f.frame(f.DATA, f.PADDED, 1, bytes((255,)) + bytes(255)), id="padding"),
+    pytest.param(f.frame(f.PING, f.ACK, 0, bytes(8)), id="answers to no PING"),
+    pytest.param(f.frame(99, 0, 0, bytes(10_000)), id="unknown frames"),
+    pytest.param(f.window_update(0, 1), id="windows"),
+]
+
+
+@pytest.mark.parametrize("frames", FLOODS)
+async def test_a_foreign_server_cannot_keep_us_busy(frames: bytes) -> None:
+    connection = ForeignConnection("a")
+    pipe = Pipe(connection)
+    connection.connection_made(pipe)
+    call = connection.unary(METHOD, b"", 5.0, left_s=5.0)
+    connection.data_received(f.settings_frame([]))
+    if frames[3] == f.DATA:
+        connection.data_received(f.header_frames(1, OK, 0))
+    count = (1 << 18) // len(frames) - 10
+    connection.data_received(frames * count)
+    assert not connection.lost
+    connection.data_received(frames * 11)
+    end = await call.answer
+    assert isinstance(end, GrpcError) and "more than 262144 bytes that are not of a message" in end.message
+    assert pipe.is_closed
+
+
+async def test_a_foreign_server_may_answer_with_4_mib_in_small_parts() -> None:
+    connection = ForeignConnection("a")
+    connection.connection_made(Pipe(connection))
+    call = connection.unary(METHOD, b"", 5.0, left_s=5.0)
+    message = bytes(4 << 20)
+    framed = b"\0" + len(message).to_bytes(4) + message
+    parts = [f.frame(f.DATA, 0, 1, framed[at : at + 200]) for at in range(0, len(framed), 200)]
+    connection.data_received(f.settings_frame([]) + f.header_frames(1, OK, 0))
+    for part in parts:
+        connection.data_received(part)
+    connection.data_received(f.header_frames(1, DONE, f.END_STREAM))
+    assert await call.answer == message
