@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -167,7 +167,7 @@ class PodsApi:
             raise GrpcError(NOT_FOUND, f"pod with UID {uid} not found")
         return encode(GetPodResponse(self._shown(worker)))
 
-    async def _watch(self, _: bytes) -> AsyncIterator[bytes]:
+    async def _watch(self, _: bytes) -> AsyncGenerator[bytes, None]:
         code = "Canceled"  # where the client ends it
         watcher = _Watcher()
         try:

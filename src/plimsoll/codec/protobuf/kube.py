@@ -138,7 +138,16 @@ def _special(kind: Type, data: bytes) -> Any:
     if kind.form == "Duration":
         return f"{as_signed(members.get(1, 0)) / 10**9:g}s"
     try:
-        micros = as_signed(members.get(2, 0)) // 1000 if kind.form == "MicroTime" else None
-        return from_unix(as_signed(members.get(1, 0)), micros)
+        seconds = as_signed(members.get(1, 0))
+        if kind.form == "Time":
+            return from_unix(seconds)
+        more, micros = divmod(_micros(as_signed(members.get(2, 0))), 10**6)
+        return from_unix(seconds + more, micros)
     except TimeError as error:
         raise ProtobufError(str(error)) from None
+
+
+def _micros(nanos: int) -> int:
+    """As Go reads the nanoseconds of a MicroTime: an int32, towards zero, also negative or more than a second."""
+    nanos = (nanos + 2**31) % 2**32 - 2**31
+    return nanos // 1000 if nanos >= 0 else -(-nanos // 1000)

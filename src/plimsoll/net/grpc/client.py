@@ -3,7 +3,8 @@
 A call is one HTTP/2 stream: headers that name the method, one message with a prefix of five bytes (a flag, its length),
 answers framed the same way, and trailers with the status. One connection carries all calls; it is made for the
 first one and again after it broke. A broken connection fails every call on it (UNAVAILABLE); the caller decides whether
-to retry. `GrpcUnavailableError` means that nothing was sent. `unary_over` makes one call over any connected socket.
+to retry. `GrpcUnavailableError` means that nothing was sent. When a server goes away, streams end (UNAVAILABLE), unary
+calls are still answered, and new calls use a new connection. `unary_over` makes one call over any connected socket.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class GrpcClient:
         self.name = socket_path if address is None else authority_of(*address)
         self.connections = 0  # made so far
         self._connection: ClientConnection | None = None
-        self._before: ClientConnection | None = None  # has no stream ids left, and perhaps calls
+        self._before: list[ClientConnection] = []  # take no new calls, and end with their last one
         self._connecting = asyncio.Lock()
 
     async def unary(self, method: str, request: bytes, deadline_s: float, headers: Headers = ()) -> bytes:
@@ -82,9 +83,19 @@ class GrpcClient:
         return GrpcStream((await self._connected()).open(method, headers))
 
     def close(self, why: str = "closed by us") -> None:
-        for connection in (self._before, self._connection):
-            if connection is not None:
-                connection.fail(why)
+        self.leave(why)
+        for connection in [*self._before]:
+            connection.fail(why)
+        self._before.clear()
+
+    def leave(self, why: str) -> None:
+        """End the calls in flight, but not those that a server which goes away still lets end."""
+        if self._connection is not None:
+            if self._connection.is_going_away:
+                self._before.append(self._connection)
+            else:
+                self._connection.fail(why)
+            self._connection = None
 
     async def _connected(self) -> ClientConnection:
         async with self._connecting:
@@ -101,7 +112,9 @@ class GrpcClient:
                 self.connections += 1
                 if self._connection is not None:
                     self._connection.retire()
-                self._before, self._connection = self._connection, connection
+                    self._before.append(self._connection)
+                self._before = [each for each in self._before if not each.lost]
+                self._connection = connection
             return self._connection
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> ClientConnection:
@@ -152,11 +165,12 @@ class GrpcStream:
 async def unary_over(
     connected: socket.socket, authority: str, method: str, request: bytes, deadline_s: float, headers: Headers = ()
 ) -> bytes:
-    """One call on a connection of its own, which is closed afterwards. The caller limits the time."""
-    from plimsoll.net.grpc.client_connection import ClientConnection
+    """One call on a connection of its own, which is closed afterwards. The caller limits the time. The server may be
+    anyone's."""
+    from plimsoll.net.grpc.client_connection import ForeignConnection
 
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(partial(ClientConnection, authority=authority), sock=connected)
+    _, connection = await loop.create_connection(partial(ForeignConnection, authority), sock=connected)
     try:
         return await _answer(connection.unary(method, request, deadline_s, headers))
     finally:

@@ -10,7 +10,7 @@ from plimsoll.net.grpc.frames import (
     CANCEL,
     DEFAULT_WINDOW,
     ENABLE_PUSH,
-    MAX_STREAM,
+    PADDED,
     PROTOCOL_ERROR,
     REFUSED_STREAM,
     StreamFaultError,
@@ -21,7 +21,11 @@ from plimsoll.net.grpc.status import (
     CANCELLED,
     DEADLINE_EXCEEDED,
     INTERNAL,
+    PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
+    UNAUTHENTICATED,
     UNAVAILABLE,
+    UNIMPLEMENTED,
     UNKNOWN,
     GrpcError,
     GrpcUnavailableError,
@@ -33,8 +37,18 @@ if TYPE_CHECKING:
 
 WINDOW = 1 << 20
 MAX_MESSAGE = 64 << 20  # a longer one is an error
+# Of an answer that is none of gRPC (https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md).
+_BY_HTTP_STATUS = {
+    "400": INTERNAL,
+    "401": UNAUTHENTICATED,
+    "403": PERMISSION_DENIED,
+    "404": UNIMPLEMENTED,
+    **dict.fromkeys(("429", "502", "503", "504"), UNAVAILABLE),
+}
 LONGEST_TIMEOUT_MS = 99_999_999  # grpc-timeout has at most eight digits
+MAX_FOREIGN_MESSAGE, MAX_OTHER_BYTES = 4 << 20, 1 << 18  # the first is grpc-go's
 _KEPT_BLOCKS = 128
+_LONGEST_STATUS = 10  # digits
 
 
 class ClientCall(Call):
@@ -60,12 +74,8 @@ class ClientCall(Call):
             self._http_status = fields[":status"]
         elif not self._http_status or block.kind != TRAILERS or not is_end:
             raise StreamFaultError(PROTOCOL_ERROR, f"malformed: {block.kind} in a wrong place")
-        code = fields.get("grpc-status")
-        if code == "0":
-            self.end(None)
-        elif code is not None:
-            message = unquote(fields.get("grpc-message", ""))
-            self.end(GrpcError(int(code) if code.isdecimal() else UNKNOWN, message))
+        if is_end and "grpc-status" in fields:
+            self.end(_status(fields["grpc-status"], fields.get("grpc-message", "")))
         elif self._http_status != "200":
             self.take_end()
 
@@ -80,18 +90,27 @@ class ClientCall(Call):
         buffer += data
         while len(buffer) >= PREFIX and not self.ended:
             size = int.from_bytes(buffer[1:PREFIX])
-            if buffer[0] or size > MAX_MESSAGE:
-                self.end(GrpcError(INTERNAL, f"a message of {size} bytes with the flags {buffer[0]}"))
+            if buffer[0] or size > self._connection.max_message:
+                self.end(self._refusal(buffer[0], size))
                 return
             if len(buffer) < PREFIX + size:
                 return
             self.take_message(bytes(buffer[PREFIX : PREFIX + size]))
             del buffer[: PREFIX + size]
 
+    def _refusal(self, flags: int, size: int) -> GrpcError:
+        if flags == 1:  # which needs a grpc-encoding that we have offered
+            return GrpcError(INTERNAL, "grpc: compressed flag set with identity or empty encoding")
+        if flags:
+            return GrpcError(INTERNAL, f"grpc: received unexpected payload format {flags}")
+        most = self._connection.max_message
+        return GrpcError(RESOURCE_EXHAUSTED, f"grpc: received message larger than max ({size} vs. {most})")
+
     def take_end(self) -> None:
         if not self.ended:
             status = self._http_status or "none"
-            self.end(GrpcError(UNKNOWN, f"ended without a gRPC status, HTTP status {status}"))
+            code = _BY_HTTP_STATUS.get(status, UNKNOWN)
+            self.end(GrpcError(code, f"ended without a gRPC status, HTTP status {status}"))
 
     def take_reset(self, code: int, why: str) -> None:
         if self.ended:
@@ -111,8 +130,14 @@ class ClientCall(Call):
     def leave(self) -> None:
         """The caller no longer waits: cancel the call on the server unless it has ended."""
         self.ended = True
+        self.drained()
         if not self.is_closed:
             self._connection.forget(self)
+
+
+def _status(code: str, message: str) -> GrpcError | None:
+    number = int(code) if code.isascii() and code.isdecimal() and len(code) <= _LONGEST_STATUS else UNKNOWN
+    return GrpcError(number, unquote(message)) if number else None
 
 
 class UnaryCall(ClientCall):
@@ -170,23 +195,35 @@ class StreamCall(ClientCall):
 
 
 class ClientConnection(Wire[ClientCall]):
-    """Calls that the server does not allow yet wait here."""
+    """Calls that the server does not allow yet, or the socket does not take, wait here."""
 
     def __init__(
-        self, *, kept_alive: KeptAlive | None = None, authority: str = "localhost", scheme: str = "http"
+        self,
+        *,
+        kept_alive: KeptAlive | None = None,
+        authority: str = "localhost",
+        scheme: str = "http",
+        max_message: int = MAX_MESSAGE,
     ) -> None:
         super().__init__(
             is_client=True, settings={ENABLE_PUSH: 0}, window=WINDOW, connection_window=WINDOW + DEFAULT_WINDOW
         )
         self._kept_alive, self._authority, self._scheme = kept_alive, authority, scheme
+        self.max_message = max_message
         self._keepalive: Keepalive | None = None
         self._waiting: dict[ClientCall, bytes] = {}  # with their headers
         self._blocks: dict[tuple[str, float | None, Headers], bytes] = {}
         self._is_retired = False
+        self._going = ""  # what the server said when it began to go away
 
     @property
     def is_usable(self) -> bool:
-        return not self.lost and self.ids_left > len(self._waiting)
+        return not self.lost and not self._is_retired and self.ids_left > len(self._waiting)
+
+    @property
+    def is_going_away(self) -> bool:
+        """The server lets unary calls end, and we close the connection after the last one."""
+        return bool(self._going) and not self.lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -210,10 +247,10 @@ class ClientConnection(Wire[ClientCall]):
         return call
 
     def _start(self, call: ClientCall, method: str, deadline_s: float | None, more: Headers) -> None:
-        if self.lost:
-            raise GrpcUnavailableError("the connection was closed")
+        if self.lost or self._is_retired:
+            raise GrpcUnavailableError(self._going or "the connection was closed")
         block = self._blocks.get((method, deadline_s, more)) or self._block(method, deadline_s, more)
-        if len(self.streams) < self.peer_streams and not self._waiting:
+        if self._has_room and not self._waiting:
             self.begin(call, block)
         else:
             self._waiting[call] = block
@@ -235,11 +272,20 @@ class ClientConnection(Wire[ClientCall]):
         block = self._blocks[method, deadline_s, more] = encoded(fields)
         return block
 
+    @property
+    def _has_room(self) -> bool:
+        """Calls to a server that does not read are not sent: their headers and resets would gather in `output`."""
+        return len(self.streams) < self.peer_streams and not self.is_full
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.room_for_streams()
+
     def room_for_streams(self) -> None:
-        while self._waiting and len(self.streams) < self.peer_streams:
+        while self._waiting and self._has_room:
             call = next(iter(self._waiting))
             self.begin(call, self._waiting.pop(call))
-        if self._is_retired and not self.streams:
+        if self._is_retired and not self.streams and not self._waiting:
             self.fail("closed by us")
 
     def forget(self, call: ClientCall) -> None:
@@ -252,21 +298,56 @@ class ClientConnection(Wire[ClientCall]):
         self.room_for_streams()
 
     def going_away(self, last_stream: int, code: int, text: str) -> None:
-        self.fail("the server is going away", last_stream)
-
-    def fail(self, why: str, last_stream: int = MAX_STREAM) -> None:
-        """Nothing was done of calls that were not sent, nor of those after `last_stream` (RFC 9113, section 6.8)."""
+        """Nothing was done of calls after `last_stream` nor of those that wait; the others may still be answered (RFC
+        9113, section 6.8). A stream may have no end of its own, so its caller goes on elsewhere now."""
         if self.lost:
             return
-        self.lost = True
+        why = self._going = f"the server is going away{f': {text} (error {code})' if code else ''}"
+        self._is_retired = True
+        waiting = [*self._waiting]
+        self._waiting.clear()
+        for call in waiting:
+            call.end(GrpcUnavailableError(why))
+        for call in [*self.streams.values()]:
+            if call.id > last_stream:
+                call.end(GrpcUnavailableError(why))
+                self._close(call)
+            elif isinstance(call, StreamCall):
+                call.end(GrpcError(UNAVAILABLE, why))
+                self.reset(call, CANCEL)
+        self.room_for_streams()
+
+    def fail(self, why: str) -> None:
+        """Nothing was done of calls that were not sent."""
+        if self.lost:
+            return
+        self.lost, why = True, self._going or why
         sent, waiting = [*self.streams.values()], [*self._waiting]
         self.streams.clear()
         self._waiting.clear()
         for call in sent:
-            call.end(GrpcError(UNAVAILABLE, why) if call.id <= last_stream else GrpcUnavailableError(why))
+            call.end(GrpcError(UNAVAILABLE, why))
         for call in waiting:
             call.end(GrpcUnavailableError(why))
-        if self._transport is not None:
-            self._transport.close()
+        self.hang_up()
         if self._keepalive is not None:
             self._keepalive.end()
+
+
+class ForeignConnection(ClientConnection):
+    """To anyone's server, such as that of a container: neither our memory nor our time is without limit."""
+
+    def __init__(self, authority: str) -> None:
+        super().__init__(authority=authority, max_message=MAX_FOREIGN_MESSAGE)
+        self._other_bytes = 0  # than of messages
+
+    def data_received(self, data: bytes) -> None:
+        self._other_bytes += len(data)
+        super().data_received(data)
+        if self._other_bytes > MAX_OTHER_BYTES:
+            self.fail(f"no gRPC: more than {MAX_OTHER_BYTES} bytes that are not of a message")
+
+    def _take_data(self, flags: int, number: int, payload: bytes) -> None:
+        if not flags & PADDED:
+            self._other_bytes -= len(payload)
+        super()._take_data(flags, number, payload)

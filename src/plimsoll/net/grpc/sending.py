@@ -120,6 +120,8 @@ class Sending(Generic[S]):
             for stream in [*self._blocked.values()]:
                 if self.is_full or len(self.output) >= MAX_OUTPUT_BYTES:
                     return
+                if stream.id not in self._blocked:  # a stream has ended here, and the one that waited for it was sent
+                    continue
                 room = min(stream.send_window, self._send_window, f.FRAME_BYTES)
                 if room <= 0:
                     continue

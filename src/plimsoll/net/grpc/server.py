@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Unary = Callable[[bytes], Awaitable[bytes]]
-Stream = Callable[[bytes], AsyncIterator[bytes]]
+Stream = Callable[[bytes], AsyncGenerator[bytes, None]]
 MAX_MESSAGE = 4 << 20  # the default of grpc-go
 BACKLOG = 64
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -88,6 +89,10 @@ class ServerConnection(Wire[ServerCall]):
         self._server.connections.add(self)
         super().connection_made(transport)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        super().connection_lost(exc)
+
     def pause_writing(self) -> None:
         """A client that does not read our answers sends no more calls."""
         super().pause_writing()
@@ -104,12 +109,10 @@ class ServerConnection(Wire[ServerCall]):
             return
         log.debug("a connection ends: %s", why)
         self.lost = True
-        self._server.connections.discard(self)
         for task in self._tasks:
             task.cancel()
         self.streams.clear()
-        if self._transport is not None:
-            self._transport.close()
+        self.hang_up()
 
     # --- calls ---
 
@@ -136,12 +139,13 @@ class ServerConnection(Wire[ServerCall]):
                     answers = self._server.streams[method](request)
                 else:
                     raise GrpcError(UNIMPLEMENTED, f"unknown method {method}")
-                async for answer in answers:
-                    if not has_started:
-                        self.send_headers(call, _OK_BLOCK)
-                        has_started = True
-                    self.send(call, framed(answer))
-                    await call.sent()
+                async with aclosing(answers):  # at once: a task and its call refer to each other
+                    async for answer in answers:
+                        if not has_started:
+                            self.send_headers(call, _OK_BLOCK)
+                            has_started = True
+                        self.send(call, framed(answer))
+                        await call.sent()
         except GrpcError as error:
             status, message = error.code, error.message
         except TimeoutError:
@@ -164,12 +168,14 @@ class ServerConnection(Wire[ServerCall]):
             )
         if body[:1] == b"\1":
             raise GrpcError(UNIMPLEMENTED, "compressed messages are not supported")
+        if body[0:1] > b"\1":
+            raise GrpcError(INTERNAL, f"grpc: received unexpected payload format {body[0]}")
         if len(body) != PREFIX + size:
             raise GrpcError(INTERNAL, "the request is not one message")
         return body[PREFIX:]
 
 
-async def _one(answer: Awaitable[bytes]) -> AsyncIterator[bytes]:
+async def _one(answer: Awaitable[bytes]) -> AsyncGenerator[bytes, None]:
     yield await answer
 
 

@@ -71,6 +71,14 @@ class Wire(Http2[C], asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.fail(f"the connection broke: {exc}" if exc else "the connection was closed")
 
+    def hang_up(self) -> None:
+        """What the socket has not taken is dropped: a peer that does not read would keep the connection open."""
+        if self._transport is not None:
+            if self._transport.get_write_buffer_size():
+                self._transport.abort()
+            else:
+                self._transport.close()
+
     def pause_writing(self) -> None:
         self.is_full = True
 

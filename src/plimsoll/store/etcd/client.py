@@ -111,14 +111,15 @@ class EtcdClient:
         return await self._members[self._active].open(messages.WATCH, await self._headers())
 
     def switch(self, seen: int) -> None:
-        """Leave the endpoint, unless another caller did since `seen` switches."""
+        """Leave the endpoint, unless another caller did since `seen` switches. One that is going away may still answer
+        writes, which are not ambiguous then."""
         if seen != self.switches:
             return
         left = self._members[self._active]
         self.switches += 1
         self._answered = 0.0
         self._active = (self._active + 1) % len(self._members)
-        left.close("another endpoint is used")
+        left.leave("another endpoint is used")
 
     def _leave(self, error: GrpcError, seen: int, began: float) -> None:
         """After a failed call. An endpoint that has answered others since it began is slow, not gone: leaving it would

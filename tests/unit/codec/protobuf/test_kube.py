@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.codec.protobuf.kube import ProtobufError, from_protobuf
+from plimsoll.codec.protobuf.kube import ProtobufError, from_protobuf, object_from_protobuf
+from plimsoll.codec.protobuf.wire import bytes_field, varint_field
 from plimsoll.codec.schema.decode import decode_document
 from plimsoll.codec.schema.schema import schema
 
@@ -194,3 +195,19 @@ def test_damaged_bodies_are_read_or_refused(name: str, data: st.DataObject) -> N
         assert error.message
     else:
         assert isinstance(found["kind"], str)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nanos", "text"),
+    [
+        pytest.param(5, 1_999, "1970-01-01T00:00:05.000001Z", id="a microsecond"),
+        pytest.param(5, -1_500, "1970-01-01T00:00:04.999999Z", id="negative, towards zero"),
+        pytest.param(5, 2_000_000_000, "1970-01-01T00:00:07.000000Z", id="more than a second"),
+        pytest.param(5, 2**32 + 7_000, "1970-01-01T00:00:05.000007Z", id="an int32"),
+    ],
+)
+def test_the_nanoseconds_of_a_micro_time(seconds: int, nanos: int, text: str) -> None:
+    time = bytes_field(4, varint_field(1, seconds) + varint_field(2, nanos))  # LeaseSpec.renewTime
+    lease = object_from_protobuf("coordination.k8s.io/v1", "Lease", bytes_field(2, time))
+    assert lease["spec"] == {"renewTime": text}
+    decode_document(schema("coordination.k8s.io/v1", "Lease"), lease)

@@ -176,6 +176,7 @@ class _Connection:
         except GoAwayError:
             self._h2.close_connection()
             self._flush()
+            self._writer.close()
 
     async def _send(
         self,

@@ -18,8 +18,11 @@ class Pipe(asyncio.Transport):
     def write(self, data: Any) -> None:
         self._written += data
         if self._fills and self._fills.pop():
-            self._is_full = True
-            self._protocol.pause_writing()
+            self.fill()
+
+    def fill(self) -> None:
+        self._is_full = True
+        self._protocol.pause_writing()
 
     def emptied(self) -> bytes:
         data, self._written = bytes(self._written), bytearray()
@@ -30,6 +33,12 @@ class Pipe(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.is_closed
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._written) if self._is_full else 0
+
+    def abort(self) -> None:
+        self.close()
 
     def close(self) -> None:
         self.is_closed = True

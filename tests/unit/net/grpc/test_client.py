@@ -82,10 +82,19 @@ WRONG = [
     pytest.param(
         RawAnswerError(OK_HEADERS, trailers=[("grpc-status", "0")]), 13, "an answer without a message", id="no-message"
     ),
-    pytest.param(RawAnswerError([(":status", "404")], b"not found"), 2, "HTTP status 404", id="no-grpc"),
-    pytest.param(RawAnswerError(OK_HEADERS, b"\1\0\0\0\1x", trailers=[]), 13, "flags 1", id="compressed"),
+    pytest.param(RawAnswerError([(":status", "302")], b"there"), 2, "HTTP status 302", id="no-grpc"),
+    pytest.param(RawAnswerError([(":status", "400")], b"bad"), 13, "HTTP status 400", id="http-400"),
+    pytest.param(RawAnswerError([(":status", "401")], b"who"), 16, "HTTP status 401", id="http-401"),
+    pytest.param(RawAnswerError([(":status", "403")], b"no"), 7, "HTTP status 403", id="http-403"),
+    pytest.param(RawAnswerError([(":status", "404")], b"not found"), 12, "HTTP status 404", id="http-404"),
+    pytest.param(RawAnswerError([(":status", "503")], b"later"), 14, "HTTP status 503", id="http-503"),
+    pytest.param(RawAnswerError(OK_HEADERS, b"\1\0\0\0\1x", trailers=[]), 13, "compressed flag set", id="compressed"),
+    pytest.param(RawAnswerError(OK_HEADERS, b"\7\0\0\0\1x", trailers=[]), 13, "payload format 7", id="flags"),
     pytest.param(
-        RawAnswerError(OK_HEADERS, b"\0\xff\xff\xff\xffx", trailers=[]), 13, "4294967295 bytes", id="too-large"
+        RawAnswerError(OK_HEADERS, b"\0\xff\xff\xff\xffx", trailers=[]),
+        8,
+        "grpc: received message larger than max (4294967295 vs. 67108864)",
+        id="too-large",
     ),
     pytest.param(
         RawAnswerError(OK_HEADERS, b"\0\0\0\0\5x", trailers=[("grpc-status", "0")]), 13, "without a message", id="cut"

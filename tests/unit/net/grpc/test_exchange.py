@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -244,7 +244,7 @@ def test_the_oracle_with_our_server(calls: list[Expected], sizes: list[int], win
                 raise GrpcError(call.status, call.message)
             return b"".join(call.answers)
 
-        async def several(request: bytes) -> AsyncIterator[bytes]:
+        async def several(request: bytes) -> AsyncGenerator[bytes, None]:
             call = call_of(request)
             assert request[1:] == call.request
             for answer in call.answers:

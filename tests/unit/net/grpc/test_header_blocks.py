@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hpack import Decoder, Encoder
+from hpack import Decoder, Encoder, HPACKError
 from hpack.huffman import HuffmanEncoder
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 from hypothesis import given
@@ -16,6 +16,8 @@ from plimsoll.net.grpc.hpack import Decoder as OwnDecoder
 
 NAMES = st.sampled_from(["grpc-status", "grpc-message", "content-type", "token", "te-x", "a" * 200])
 VALUES = st.sampled_from(["0", "application/grpc", "trailers", "", "ünï", "x" * 127, "x" * 128, "y" * 5_000])
+Headers = dict[str, str]
+Damage = list[tuple[int, int, bytes]]
 FIELDS = st.dictionaries(NAMES, VALUES, max_size=4)
 PSEUDO = st.sampled_from(
     [
@@ -52,6 +54,29 @@ def test_blocks_of_others_mean_what_they_meant(sent: list[tuple[dict[str, str], 
         if resizes:
             encoder.header_table_size = size + number
         assert decoder.decoded(encoder.encode(fields.items())).fields == fields
+
+
+DAMAGE = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 2), st.binary(max_size=3)), max_size=3)
+
+
+@given(st.lists(st.tuples(FIELDS, st.sampled_from([None, 0, 50, 4_096]), DAMAGE), max_size=8))
+def test_damaged_blocks_mean_the_same_to_hpack_or_nothing(sent: list[tuple[Headers, int | None, Damage]]) -> None:
+    """Places of damage: where, how many bytes are lost, what is there instead."""
+    encoder, own, other = Encoder(), OwnDecoder(MAX_LIST_BYTES), Decoder(MAX_LIST_BYTES)
+    for fields, size, damage in sent:
+        if size is not None:
+            encoder.header_table_size = size
+        block = encoder.encode(fields.items())
+        for at, lost, instead in damage:
+            block = block[:at] + instead + block[at + lost :]
+        try:
+            wanted = other.decode(block, raw=True)
+        except HPACKError:
+            with pytest.raises(ConnectionFaultError) as caught:
+                own.decoded(block)
+            assert caught.value.code == COMPRESSION_ERROR
+            return
+        assert own.decoded(block) == wanted
 
 
 HUFFMAN = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from plimsoll.net.grpc import frames as f
 from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.frames import FrameReader
+from plimsoll.net.grpc.hpack import Decoder, encoded
 from plimsoll.net.grpc.server import GrpcServer
 from plimsoll.net.grpc.server_connection import MAX_CONNECTIONS, ServerConnection, deadline_s
-from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, UNIMPLEMENTED, UNKNOWN, GrpcError
+from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, INTERNAL, UNIMPLEMENTED, UNKNOWN, GrpcError
 from tests.unit.net.grpc.pipe import Pipe
 
-LONG_S = 30.0
+LONG_S = 10.0
 
 
 async def echo(request: bytes) -> bytes:
@@ -38,14 +43,18 @@ async def hang(_: bytes) -> bytes:
     return b""
 
 
-async def count(request: bytes) -> AsyncIterator[bytes]:
+async def count(request: bytes) -> AsyncGenerator[bytes, None]:
     for number in range(int(request)):
         yield str(number).encode()
 
 
-async def large(_: bytes) -> AsyncIterator[bytes]:
+async def large(_: bytes) -> AsyncGenerator[bytes, None]:
     yield b"x" * (3 << 20)
     yield b"y"
+
+
+def request_to(path: str) -> bytes:
+    return encoded([(":method", "POST"), (":scheme", "http"), (":path", path), ("content-type", "application/grpc")])
 
 
 @asynccontextmanager
@@ -92,6 +101,34 @@ async def test_statuses(tmp_path: Path, method: str, request_bytes: bytes, code:
             await client.unary(method, request_bytes, LONG_S)
         assert (caught.value.code, caught.value.message) == (code, message)
         assert await client.unary("/t/Echo", b"still", LONG_S) == b"<still>"  # the connection survives
+
+
+FLAGS = [
+    pytest.param(1, UNIMPLEMENTED, "compressed messages are not supported", id="compressed"),
+    pytest.param(7, INTERNAL, "grpc: received unexpected payload format 7", id="other flags"),
+]
+
+
+@pytest.mark.parametrize(("flags", "code", "message"), FLAGS)
+async def test_flags_of_a_request(flags: int, code: int, message: str) -> None:
+    connection = ServerConnection(GrpcServer({"/t/Echo": echo}))
+    pipe = Pipe(connection)
+    connection.connection_made(pipe)
+    body = f.frame(f.DATA, f.END_STREAM, 1, bytes((flags, 0, 0, 0, 1)) + b"x")
+    connection.data_received(f.PREFACE + f.settings_frame([]) + f.header_frames(1, request_to("/t/Echo"), 0) + body)
+    (call,) = connection.streams.values()
+    assert call.task is not None
+    await call.task
+    await asyncio.sleep(0)
+    blocks = [payload for kind, _, _, payload in FrameReader().frames(pipe.emptied()) if kind == f.HEADERS]
+    assert [dict(Decoder(4096).decoded(each)) for each in blocks] == [
+        {
+            b":status": b"200",
+            b"content-type": b"application/grpc",
+            b"grpc-status": str(code).encode(),
+            b"grpc-message": quote(message, safe=" ").encode(),
+        }
+    ]
 
 
 async def test_a_call_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
@@ -162,3 +199,55 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
     assert not pipe.is_reading()
     pipe.emptied()
     assert pipe.is_reading()
+
+
+async def test_an_end_does_not_wait_for_a_client_that_does_not_read(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with serving(tmp_path / "s") as (server, _):
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.setblocking(False)
+            await loop.sock_connect(deaf, os.fspath(tmp_path / "s"))
+            settings = f.settings_frame([(f.INITIAL_WINDOW_SIZE, f.MAX_WINDOW)]) + f.window_update(0, 1 << 30)
+            call = f.header_frames(1, request_to("/t/Large"), 0) + f.frame(f.DATA, f.END_STREAM, 1, bytes(5))
+            await loop.sock_sendall(deaf, f.PREFACE + settings + call)
+            async with asyncio.timeout(LONG_S):
+                while not any(each.is_full for each in server.connections):  # noqa: ASYNC110 - no event reports it
+                    await asyncio.sleep(0)
+                (connection,) = server.connections
+                connection.fail("for the test")
+                assert server.connections  # it still has a file descriptor
+                with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                    await loop.sock_sendall(deaf, bytes(10_000_000))
+        assert not server.connections
+
+
+@pytest.mark.parametrize("how", ["reset", "deadline", "lost"])
+async def test_a_stream_that_is_not_read_ends_with_its_call(how: str) -> None:
+    ended = asyncio.Event()
+
+    async def endless(_: bytes) -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield bytes(50_000)
+        finally:
+            ended.set()
+
+    connection = ServerConnection(GrpcServer({}, {"/t/Endless": endless}))
+    connection.connection_made(Pipe(connection))
+    timeout = encoded([("grpc-timeout", "20m")]) if how == "deadline" else b""
+    call = f.header_frames(1, request_to("/t/Endless") + timeout, 0) + f.frame(f.DATA, f.END_STREAM, 1, bytes(5))
+    connection.data_received(f.PREFACE + f.settings_frame([]) + call)
+    (begun,) = connection.streams.values()
+    gc.disable()
+    try:
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert begun.unsent
+        if how == "reset":
+            connection.data_received(f.rst_stream(1, f.CANCEL))
+        elif how == "lost":
+            connection.connection_lost(None)
+        async with asyncio.timeout(LONG_S):
+            await ended.wait()
+    finally:
+        gc.enable()

@@ -196,6 +196,21 @@ async def test_grpc_health_checks(answer: bytes | GrpcError, is_success: bool, t
         assert health.headers["user-agent"] == "kube-probe/1.27"
 
 
+async def test_a_grpc_server_that_answers_too_much() -> None:
+    """It is the container's, and the memory would be the agent's."""
+
+    async def check(_server: Server, _request: bytes) -> bytes:
+        return bytes((4 << 20) + 1)
+
+    async with answering(None, Check=check) as health:
+        found = await run_probe(place(health.port), Probe(grpc=GrpcAction(health.port)), 30.0)
+    assert (found.is_success, found.output) == (
+        False,
+        "error: health rpc probe failed: rpc error: code = ResourceExhausted desc = "
+        "grpc: received message larger than max (4194305 vs. 4194304)",
+    )
+
+
 async def test_a_grpc_server_that_is_slow_or_not_there() -> None:
     async def check(_server: Server, _request: bytes) -> bytes:
         await asyncio.Event().wait()
