@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ Check = Callable[[Kubectl, Path], None]
 
 # The size comes by itself, soon after the start.
 RESIZED = 'until [ "$(stty size)" = "33 77" ]; do sleep 0.05; done; echo resized'
-# Gives back what it gets, in capitals, until the other side has sent everything; then says goodbye.
-SHOUT = "tr a-z A-Z; printf bye"
+# Greets, gives back what it gets, in capitals, until the other side has sent everything; then says goodbye.
+GREETING = b"ready "
+SHOUT = f'printf "{GREETING.decode()}"; tr a-z A-Z; printf bye'
 SERVER = f"for port in 8080 8081; do busybox nc -ll -p $port -e sh -c '{SHOUT}' & done; echo listening; wait"
 IMAGE = "busybox"
 
@@ -91,28 +93,37 @@ def port_forward(kube: Kubectl, tmp: Path) -> None:
     with kube.background("port-forward", "pod/serves", ":8080", ":8081") as forwarding:
         lines = forwarding.wait_for(lambda lines: sum("127.0.0.1:" in line for line in lines) == 2)
         local = [int(line.split("127.0.0.1:")[1].split()[0]) for line in lines if "127.0.0.1:" in line]
-        answers: dict[int, bytes] = {}
+        ends: dict[int, str] = {}
         payload = b"some words " * 40_000
+        expected = payload.upper() + b"bye"
 
-        def ask(number: int) -> None:
-            with socket.create_connection(("127.0.0.1", local[number % 2]), timeout=60) as near:
-                sending = threading.Thread(target=lambda: (near.sendall(payload), near.shutdown(socket.SHUT_WR)))
-                sending.start()
-                answer = b""
+        def connected(port: int) -> socket.socket:
+            """One after the other: busybox's nc listens with a backlog of 2, and the kernel resets what is beyond."""
+            near = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            assert near.recv(len(GREETING), socket.MSG_WAITALL) == GREETING, forwarding.lines
+            return near
+
+        def ask(number: int, near: socket.socket) -> None:
+            sending = threading.Thread(target=lambda: (near.sendall(payload), near.shutdown(socket.SHUT_WR)))
+            sending.start()
+            answer, end = b"", ""
+            try:
                 while data := near.recv(65536):
                     answer += data
-                sending.join()
-                answers[number] = answer
+            except OSError as error:
+                end = f", {error}"
+            sending.join()
+            ends[number] = "whole" + end if answer == expected else f"{len(answer)} of {len(expected)} bytes{end}"
 
-        # One that never reads what it gets, beside the others.
-        with socket.create_connection(("127.0.0.1", local[0])) as idle:
-            idle.sendall(b"x" * 200_000)
-            asking = [threading.Thread(target=ask, args=(number,)) for number in range(12)]
+        with ExitStack() as stack:
+            connected(local[0]).sendall(b"x" * 200_000)  # one that never reads what it gets, beside the others
+            nears = [connected(local[number % 2]) for number in range(12)]
+            asking = [threading.Thread(target=ask, args=each) for each in enumerate(nears)]
             for each in asking:
                 each.start()
             for each in asking:
                 each.join()
-        assert answers == dict.fromkeys(range(12), payload.upper() + b"bye")
+        assert ends == dict.fromkeys(range(12), "whole"), (ends, forwarding.lines)
     with kube.background("port-forward", "pod/serves", ":9") as refused:
         lines = refused.wait_for(lambda lines: any("127.0.0.1:" in line for line in lines))
         port = int(next(line for line in lines if "127.0.0.1:" in line).split("127.0.0.1:")[1].split()[0])

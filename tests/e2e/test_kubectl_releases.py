@@ -19,7 +19,7 @@ from plimsoll.net.grpc.client import GrpcClient
 from plimsoll.rules.profile import FIRST_MINOR, LAST_MINOR, profile_named
 from tests.e2e.kubectl import Kubectl, NoKubectlError, of_minor
 from tests.e2e.real_node import NODE, RealNode, pod_of, real_node, running, status_of
-from tests.e2e.stream_checks import SERVER
+from tests.e2e.stream_checks import GREETING, SERVER
 from tests.e2e.waiting import until
 
 FIRST_WITH_SUBRESOURCE = 32
@@ -202,7 +202,7 @@ def test_streams_and_usage(kube: Kubectl, tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=60) as near:
             near.sendall(b"hello ")
             near.shutdown(socket.SHUT_WR)
-            assert b"".join(iter(lambda: near.recv(100), b"")) == b"HELLO bye"
+            assert b"".join(iter(lambda: near.recv(100), b"")) == GREETING + b"HELLO bye"
     version = "v1" if minor >= 37 else "v1beta1"
     assert f"/apis/metrics.k8s.io/{version}/namespaces/" in kube("top", "pod", "-v=6").err
     ((name, cpu, memory),) = kube("top", "pod").table

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.containerd_node import containerd_node
 from tests.e2e.kubectl import Kubectl, NoKubectlError, of_minor
 from tests.e2e.real_node import RealNode, kubectl_for, real_node
-from tests.e2e.stream_checks import CHECKS, SERVER, make, shell
+from tests.e2e.stream_checks import CHECKS, GREETING, SERVER, make, shell
 
 pytestmark = pytest.mark.xdist_group("streams")  # one node for all
 MINORS = {
@@ -69,7 +69,7 @@ def test_the_verbs_of_plimsoll(node: RealNode, kube: Kubectl) -> None:
         with socket.create_connection(("127.0.0.1", ports[0]), timeout=60) as near:
             near.sendall(b"hello ")
             near.shutdown(socket.SHUT_WR)
-            assert b"".join(iter(lambda: near.recv(100), b"")) == b"HELLO bye"
+            assert b"".join(iter(lambda: near.recv(100), b"")) == GREETING + b"HELLO bye"
         with socket.create_connection(("127.0.0.1", ports[1]), timeout=60) as near:
             assert near.recv(10) == b""
         assert b"error forwarding port 9 to pod serves_default" in forwarding.stderr.readline()
