@@ -67,8 +67,16 @@ def _found_in(document: dict[str, Any], at: Path) -> Iterator[FoundPod | Passed]
         yield FoundPod(document, at, _name(document) or "pod")
     elif kind in POD_TEMPLATES:
         yield from _templated(document, kind, at)
-    elif kind != "RuntimeClass":  # `admitted_pods` reads those
-        yield Passed(at, f"{kind} has no pod template")
+    elif kind not in ("RuntimeClass", "PriorityClass"):  # `admitted_pods` reads those
+        yield Passed(at, passed_over(kind))
+
+
+def passed_over(kind: str) -> str:
+    """Why an object of the kind is not explained."""
+    if kind == "LimitRange":
+        return "LimitRange is not applied here: the API server fills in its defaults when it creates a pod"
+    known = next((each for each in ("Pod", *POD_TEMPLATES) if each.lower() == kind.lower()), None)
+    return f"{kind} is no kind; did you mean {known}?" if known else f"{kind} has no pod template"
 
 
 def _typed(item: Any, kind: str) -> Any:
