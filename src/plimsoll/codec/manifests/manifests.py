@@ -17,6 +17,10 @@ from plimsoll.rules.model.objects import POD_TEMPLATES
 Path = tuple[str | int, ...]
 
 MAX_LISTS = 20  # Lists are not nested in practice; far below Python's own limit
+_VERSIONS = {  # of the kinds with pods that are not in v1
+    **dict.fromkeys(("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"), "apps/v1"),
+    **dict.fromkeys(("CronJob", "Job"), "batch/v1"),
+}
 _STEP = r"\.?([^.\[\]]+)|\[(\d+)\]|\[([^\]]*)\]"
 
 
@@ -40,7 +44,7 @@ class FoundPod(msgspec.Struct, frozen=True):
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """An object without a pod, and the reason."""
+    """An object without a pod, and the reason; or, beside a pod, what is odd about its object."""
 
     at: Path
     reason: str
@@ -64,11 +68,22 @@ def _found_in(document: dict[str, Any], at: Path) -> Iterator[FoundPod | Passed]
         for index, item in enumerate(document["items"]):
             yield from found_pods(_typed(item, kind.removesuffix("List")), (*at, "items", index))
     elif kind == "Pod":
+        yield from _other_version(document, kind, at)
         yield FoundPod(document, at, _name(document) or "pod")
     elif kind in POD_TEMPLATES:
+        yield from _other_version(document, kind, at)
         yield from _templated(document, kind, at)
     elif kind not in ("RuntimeClass", "PriorityClass"):  # `admitted_pods` reads those
         yield Passed(at, passed_over(kind))
+
+
+def _other_version(document: dict[str, Any], kind: str, at: Path) -> Iterator[Passed]:
+    """No release that has a profile serves another version of these kinds; `extensions/v1beta1` ended with 1.16."""
+    written, served = document.get("apiVersion"), _VERSIONS.get(kind, "v1")
+    if isinstance(written, str) and written != served:
+        name = _name(document)
+        title = f"{kind} {name}" if name else kind
+        yield Passed(at, f"{title}: no API server has this kind in apiVersion {written}, but in {served}")
 
 
 def passed_over(kind: str) -> str:

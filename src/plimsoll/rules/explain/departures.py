@@ -59,6 +59,15 @@ def memory_qos_gate_note(profile: Profile) -> str | None:
     return f"feature gate {MEMORY_QOS_GATE} is off by default here; a node writes this value only if it is set"
 
 
+def throttling_factor_note(profile: Profile, assumed: float) -> str | None:
+    """Where a node of this profile writes no memory.high, with the gate or without, unless the factor is set (1.37)."""
+    if default_config(profile).memory_throttling_factor is not None:
+        return None
+    return (
+        f"memoryThrottlingFactor has no default here, {assumed} is assumed; a node writes this value only if it is set"
+    )
+
+
 def resize_notes(setting: NodeConfig, *, cpus_change: bool) -> Iterator[str]:
     """About a resize that the node accepts."""
     profile = setting.profile

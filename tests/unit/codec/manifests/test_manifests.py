@@ -189,3 +189,25 @@ def test_any_document_is_answered(document: Any) -> None:
             assert found.replicas >= 0
         else:
             assert found.reason
+
+
+VERSIONS = [
+    # id, apiVersion, kind, the note
+    ("Pod", "v1", "Pod", None),
+    ("Deployment", "apps/v1", "Deployment", None),
+    ("CronJob", "batch/v1", "CronJob", None),
+    ("a Pod of v2", "v2", "Pod", "Pod web: no API server has this kind in apiVersion v2, but in v1"),
+    ("a Pod of apps/v1", "apps/v1", "Pod", "Pod web: no API server has this kind in apiVersion apps/v1, but in v1"),
+    ("an old Deployment", "extensions/v1beta1", "Deployment",
+     "Deployment web: no API server has this kind in apiVersion extensions/v1beta1, but in apps/v1"),
+    ("an old CronJob", "batch/v1beta1", "CronJob",
+     "CronJob web: no API server has this kind in apiVersion batch/v1beta1, but in batch/v1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "kind", "note"), [row[1:] for row in VERSIONS], ids=[row[0] for row in VERSIONS])
+def test_an_api_version_that_no_release_serves_is_named(version: str, kind: str, note: str | None) -> None:
+    document = {**(pod("web") if kind == "Pod" else templated(kind)), "apiVersion": version}
+    *notes, found = found_pods(document)
+    assert isinstance(found, FoundPod)
+    assert notes == ([] if note is None else [Passed((), note)])
