@@ -128,7 +128,7 @@ def _diff_words(diff: str) -> tuple[str, str]:
     if len(words) != 2 or any(word not in DIFF_VALUES for word in words):
         raise console.BadParameterError(f"{diff!r}: must be two of {', '.join(DIFF_VALUES)}", param_hint="--diff")
     if DIFF_VALUES[words[0]] != DIFF_VALUES[words[1]] or words[0] == words[1]:
-        raise console.BadParameterError(f"{diff!r}: the two values must belong to the same option", param_hint="--diff")
+        raise console.BadParameterError(f"{diff!r}: must be two different values of one option", param_hint="--diff")
     return words[0], words[1]
 
 

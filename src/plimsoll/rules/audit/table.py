@@ -27,7 +27,7 @@ def audited(view: ComparedNode, rules: Collection[str] = RULES) -> NodeReport:
     notes = []
     if chosen is UNKNOWN_VERSION:
         notes.append("the kubelet's version is not known: values are expected as the documents describe 1.27")
-        chosen = ChosenProfile(chosen.profile, "the Node does not tell the kubelet's version")
+        chosen = ChosenProfile(chosen.profile, "the kubelet's version is not known")
     answers = tuple(_answer(rule, view) for id, rule in RULES.items() if id in rules)
     return NodeReport(view.evidence.name, chosen.profile.name, chosen.reason, len(view.pods), answers, tuple(notes))
 

@@ -92,7 +92,7 @@ def test_a_windows_node_is_not_audited(tmp_path: Path) -> None:
 
 def test_a_node_without_a_version(tmp_path: Path) -> None:
     ran = run("audit", "--from-dump", kubectl_list(tmp_path, {**NODE, "status": {}}, pod()))
-    assert "n1  profile documents: the Node does not tell the kubelet's version" in ran.out
+    assert "n1  profile documents: the kubelet's version is not known" in ran.out
 
 
 def test_how_long_a_resize_waits_needs_the_time_of_the_dump(tmp_path: Path) -> None:
