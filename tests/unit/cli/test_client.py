@@ -129,6 +129,12 @@ WRONG = [
     ("delete: nothing", ["delete"], "specify objects or -f FILE"),
     ("delete: both", ["delete", "pod", "x", "-f", "y"], "specify objects or -f FILE"),
     ("exec: no command", ["exec", "x"], "Missing argument"),
+    (
+        "resize: no time",
+        ["resize", "x", "--cpu", "1", "--timeout", "soon"],
+        "'soon' is not a duration such as 90s, 5m or 1h30m",
+    ),
+    ("resize: no time left", ["resize", "x", "--cpu", "1", "--timeout", "0s"], "'0s' is not more than 0"),
     ("resize: no amount", ["resize", "x"], "specify --cpu, --memory or both"),
     ("resize: neither", ["resize", "x", "--cpu", "1", "--limits-only", "--requests-only"], "exclude each other"),
     ("resize: no quantity", ["resize", "x", "--cpu", "lots"], "'lots'"),

@@ -138,7 +138,9 @@ def test_options_of_a_log() -> None:
         log_query({**unset, "since_time": "then"})
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("1m30s", 90), ("1.5h", 5400), ("0", 0), ("-1s", -1)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("0.5", 0.5), ("1m30s", 90), ("1.5h", 5400), ("0", 0), ("-1s", -1)]
+)
 def test_durations(text: str, seconds: float) -> None:
     assert DurationParam().convert(text, None, None) == seconds
 
