@@ -134,7 +134,15 @@ def _read_manifests(fleet: Fleet, files: Iterable[tuple[str, bytes]]) -> None:
             continue
         namespace = given.pod.metadata.namespace or "default"
         ranges = [each for each in fleet.limit_ranges if (each.metadata.namespace or "default") == namespace]
-        fleet.add_pod(limit_ranged(given.pod, ranges) if ranges else given.pod, given.found.title)
+        pod = limit_ranged(given.pod, ranges) if ranges else given.pod
+        if pod != given.pod:
+            fleet.notes.append(_filled_in(namespace, ranges))
+        fleet.add_pod(pod, given.found.title)
+
+
+def _filled_in(namespace: str, ranges: Sequence[LimitRange]) -> str:
+    names = ", ".join(each.metadata.name for each in ranges)
+    return f"LimitRange {names} fills in what containers in manifests of namespace {namespace} lack"
 
 
 def _objects(value: Any) -> Iterable[Any]:

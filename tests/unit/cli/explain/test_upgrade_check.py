@@ -84,6 +84,8 @@ def test_manifests_with_templates_and_limit_ranges(write: Any) -> None:
     found = answer(run("upgrade-check", file, "--from", "1.36", "--to", "1.37", *ROOM, "-o", "json"))
     # The LimitRange gives the container limits; only the new release looks at them.
     assert classes(found) == [("shop/deployment/d", "BestEffort", "Guaranteed")]
+    named = [note for note in found["notes"] if "LimitRange" in note]
+    assert named == ["LimitRange l fills in what containers in manifests of namespace shop lack"]
 
 
 EXITS = [
