@@ -163,7 +163,8 @@ def _pods_in(
             reason = found.reason + (_KUBELET_SETTINGS if fragments and _is_kubelet_part(document.value) else "")
             inputs.problems.append(ManifestProblem(file, document.index, document.line_of(found.at), reason))
         else:
-            inputs.passed.append(f"{file}: {found.reason}")
+            where = f"{file}:{document.line_of(found.at)}" if found.is_field else file
+            inputs.passed.append(f"{where}: {found.reason}")
 
 
 def _add_classes(classes: Classes, file: str, document: YamlDocument, inputs: Inputs) -> None:

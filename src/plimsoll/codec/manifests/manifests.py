@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.codec.manifests.unknown_fields import POD_SPEC
 from plimsoll.rules.model.objects import POD_TEMPLATES
 
 Path = tuple[str | int, ...]
@@ -21,6 +22,7 @@ _VERSIONS = {  # of the kinds with pods that are not in v1
     **dict.fromkeys(("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"), "apps/v1"),
     **dict.fromkeys(("CronJob", "Job"), "batch/v1"),
 }
+_OF_JOBS = frozenset({"activeDeadlineSeconds"})  # fields of pods that workloads have, too
 _STEP = r"\.?([^.\[\]]+)|\[(\d+)\]|\[([^\]]*)\]"
 
 
@@ -49,6 +51,7 @@ class Passed(msgspec.Struct, frozen=True):
     at: Path
     reason: str
     is_error: bool = False
+    is_field: bool = False  # the reason is about the field at the path
 
 
 def found_pods(document: Any, at: Path = ()) -> Iterator[FoundPod | Passed]:
@@ -74,7 +77,16 @@ def _found_in(document: dict[str, Any], at: Path) -> Iterator[FoundPod | Passed]
         yield from _other_version(document, kind, at)
         yield from _templated(document, kind, at)
     elif kind not in ("RuntimeClass", "PriorityClass"):  # `admitted_pods` reads those
-        yield Passed(at, passed_over(kind))
+        yield Passed(at, _foreign(document, kind) or passed_over(kind))
+
+
+def _foreign(document: dict[str, Any], kind: str) -> str:
+    """A custom resource with a template, as Rollouts have: which of its fields are a pod's is not known."""
+    spec = document.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    if not isinstance(template, dict):
+        return ""
+    return f"{kind} is not a kind of Kubernetes itself: its spec.template is not read"
 
 
 def _other_version(document: dict[str, Any], kind: str, at: Path) -> Iterator[Passed]:
@@ -104,8 +116,9 @@ def _typed(item: Any, kind: str) -> Any:
 def _templated(document: dict[str, Any], kind: str, at: Path) -> Iterator[FoundPod | Passed]:
     where = POD_TEMPLATES[kind]
     template: Any = document
-    for step in where:
+    for depth, step in enumerate(where, 1):
         template = template.get(step) if isinstance(template, dict) else None
+        yield from _misplaced(template, (*at, *where[:depth]), (*at, *where, "spec"))
     if not isinstance(template, dict):
         yield Passed((*at, *where), f"{kind} without a pod template", is_error=True)
         return
@@ -122,6 +135,17 @@ def _templated(document: dict[str, Any], kind: str, at: Path) -> Iterator[FoundP
     replicas = spec.get("replicas") if isinstance(spec, dict) else None
     count = replicas if isinstance(replicas, int) and not isinstance(replicas, bool) and replicas >= 0 else 1
     yield FoundPod(pod, (*at, *where), f"{kind.lower()}/{name}", count)
+
+
+def _misplaced(value: Any, at: Path, spec: Path) -> Iterator[Passed]:
+    """Fields of pods above their place, as one step less of indentation makes them: they would have no effect."""
+    if not isinstance(value, dict):
+        return
+    is_template = at[-1] in ("template", "jobTemplate")
+    for name in value:
+        if name not in ("metadata", "spec") if is_template else name in POD_SPEC - _OF_JOBS:
+            owner = f"; it is a field of {written_path(spec)}" if name in POD_SPEC else ""
+            yield Passed((*at, name), f"{written_path((*at, name))}: unknown field{owner}", is_field=True)
 
 
 def _name(document: dict[str, Any]) -> str:
