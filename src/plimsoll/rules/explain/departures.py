@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from plimsoll.rules.cgroups.desired import Workload
 from plimsoll.rules.config.parse import default_config
-from plimsoll.rules.model.objects import MEMORY, QoSClass, container_fields, listed
+from plimsoll.rules.model.objects import MEMORY, Pod, QoSClass, container_fields, is_sidecar, listed
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
@@ -35,6 +35,20 @@ def class_order_note(order: Sequence[EvictionCandidate], classes: Mapping[str, Q
                 f"because of: {first.before}"
             )
     return None
+
+
+def dropped_notes(pod: Pod, setting: NodeConfig, base: str = "spec") -> Iterator[str]:
+    """Fields that an API server of the release drops, because a feature gate is off or the field is not there yet."""
+    gates = setting.policy.gates
+    if pod.spec.resources is not None and not gates.pod_level:
+        yield f"{base}.resources is dropped: the feature gate PodLevelResources is off, or the release has none"
+    if not gates.sidecars:
+        for index, container in enumerate(pod.spec.init_containers):
+            if is_sidecar(container):
+                yield (
+                    f"{base}.initContainers[{index}].restartPolicy ({container.name}) is dropped: the feature gate "
+                    "SidecarContainers is off, or the release has none; it is an ordinary init container"
+                )
 
 
 def memory_high_notes(work: Workload, setting: NodeConfig) -> Iterator[str]:
