@@ -13,7 +13,7 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from plimsoll.codec.lean.lean import quantity_text
-from plimsoll.codec.manifests.admitted_pods import admitted_pod, found_classes
+from plimsoll.codec.manifests.admitted_pods import Classes, admitted_pod, found_classes
 from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, written_path
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.errors import FieldError, InvalidConfigError, InvalidObjectError, InvalidQuantityError
@@ -100,11 +100,11 @@ def _desired(candidate: _Candidate, setting: NodeConfig) -> Pod:
 
 def _candidates(manifest: Manifest) -> Iterator[_Candidate]:
     documents = list(_documents(manifest))
-    classes = {}
+    classes = Classes()
     for each in (each for document in documents for each in found_classes(document)):
         if each.errors:
             raise InvalidObjectError(each.errors)
-        classes[each.runtime_class.metadata.name] = each.runtime_class
+        classes.add(each.found)
     for document in documents:
         for found in found_pods(document):
             if isinstance(found, Passed):

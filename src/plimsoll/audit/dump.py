@@ -72,24 +72,21 @@ def read_dump(directory: Path) -> Dump:
         except msgspec.MsgspecError as error:
             raise DumpError(f"{file}: {error}") from None
     for file in sorted((directory / CONFIGZ).glob("*.json")):
-        document = json_document(file.read_bytes())
+        try:
+            document = msgspec.json.decode(file.read_bytes())
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise DumpError(f"{file}: {error}") from None
         shown = document.get("kubeletconfig") if isinstance(document, dict) else None
         if not isinstance(document, dict):
             raise DumpError(f"{file}: expected the output of /configz or a KubeletConfiguration")
         is_shown = isinstance(shown, dict)
-        dump.configs[file.stem] = KubeletFacts(_plain(shown if is_shown else document), "/configz", is_shown)
+        dump.configs[file.stem] = KubeletFacts(shown if isinstance(shown, dict) else document, "/configz", is_shown)
     if not (dump.nodes or dump.pods or dump.records):
         raise DumpError(
             f"{directory}: no Nodes, Pods or records in it; make it with `plimsoll audit --dump DIR`, or with "
             "`kubectl get nodes -o json > DIR/nodes.json` and `kubectl get pods -A -o json > DIR/pods.json`"
         )
     return dump
-
-
-def _plain(document: Any) -> JsonObject:
-    """With numbers as numbers."""
-    found: JsonObject = msgspec.json.decode(msgspec.json.encode(document))
-    return found
 
 
 def _add_file(dump: Dump, file: Path) -> None:
@@ -110,7 +107,8 @@ def _add_file(dump: Dump, file: Path) -> None:
                 dump.nodes[node.metadata.name] = node
         except (InvalidObjectError, msgspec.MsgspecError, RecursionError) as error:
             dump.problems.append(f"{file.name}: items[{index}]: {error}")
-    dump.has_pods |= default in ("Pod", "") or any(dump.pods)
+    # kubectl prints a plain List: without items it may be one of pods, with Nodes alone it is not.
+    dump.has_pods |= default == "Pod" or (not default and not items) or bool(dump.pods)
 
 
 def add_pod(dump: Dump, data: bytes) -> None:

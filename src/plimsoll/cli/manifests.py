@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.manifests.admitted_pods import AdmittedPod, admitted_pod, found_classes
+from plimsoll.codec.manifests.admitted_pods import AdmittedPod, Classes, admitted_pod, found_classes
 from plimsoll.codec.manifests.fragments import Completed, fragment, named, with_list_items
 from plimsoll.codec.manifests.manifests import FoundPod, found_pods, path_steps, written_path
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
@@ -73,7 +73,7 @@ def add_inputs(
 ) -> None:
     """Add the pods and problems of these files, each a name and its content."""
     found: list[tuple[str, YamlDocument, FoundPod]] = []
-    classes: dict[str, RuntimeClass] = {}
+    classes = Classes()
     for file, data in files:
         before = len(found) + len(classes) + len(inputs.problems) + len(inputs.passed)
         for index, document in enumerate(_documents(file, data, fragments, inputs.passed), 1):
@@ -85,10 +85,10 @@ def add_inputs(
                 for path, line in document.duplicates:
                     inputs.passed.append(f"{file}:{line}: {written_path(path)} is set twice; the last value is used")
                 found += [(file, document, each) for each in _pods_in(file, document, inputs, fragments, patched)]
-                classes.update(_classes_in(file, document, inputs))
+                _add_classes(classes, file, document, inputs)
         if before == len(found) + len(classes) + len(inputs.problems) + len(inputs.passed):
             inputs.passed.append(f"{file}: empty")
-    for file, document, each in found:  # after all files: a RuntimeClass may follow its pods
+    for file, document, each in found:  # after all files: a class may follow its pods
         inputs.pods.append(_given(file, document, admitted_pod(each, classes), inputs.passed))
 
 
@@ -163,15 +163,17 @@ def _pods_in(
             reason = found.reason + (_KUBELET_SETTINGS if fragments and _is_kubelet_part(document.value) else "")
             inputs.problems.append(ManifestProblem(file, document.index, document.line_of(found.at), reason))
         else:
-            inputs.passed.append(f"{file}: {found.reason}")
+            where = f"{file}:{document.line_of(found.at)}" if found.is_field else file
+            inputs.passed.append(f"{where}: {found.reason}")
 
 
-def _classes_in(file: str, document: YamlDocument, inputs: Inputs) -> Iterator[tuple[str, RuntimeClass]]:
-    for found in found_classes(document.value):
-        for error in found.errors:
-            line = document.line_of((*found.at, *path_steps(error.field)))
+def _add_classes(classes: Classes, file: str, document: YamlDocument, inputs: Inputs) -> None:
+    for each in found_classes(document.value):
+        for error in each.errors:
+            line = document.line_of((*each.at, *path_steps(error.field)))
             inputs.problems.append(ManifestProblem(file, document.index, line, str(error)))
-        yield found.runtime_class.metadata.name, found.runtime_class
+        if not each.errors or isinstance(each.found, RuntimeClass):  # a wrong value is no priority
+            classes.add(each.found)
 
 
 def _given(file: str, document: YamlDocument, read: AdmittedPod, passed: list[str]) -> GivenManifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -47,13 +48,20 @@ class DurationParam(console.ParamType[float]):
 
     name = "duration"
 
+    def __init__(self, *, positive: bool = False) -> None:
+        self.positive = positive
+
     def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> float:
         if isinstance(value, int | float):
             return float(value)
         try:
-            return float(value) if str(value).lstrip("-").isdecimal() else duration_seconds(str(value))
+            number = re.fullmatch(r"-?\d+(\.\d+)?", str(value), re.ASCII)
+            seconds = float(number[0]) if number is not None else duration_seconds(str(value))
         except InvalidConfigError:
             self.fail(f"{value!r} is not a duration such as 90s, 5m or 1h30m", param, ctx)
+        if self.positive and seconds <= 0:
+            self.fail(f"{value!r} is not more than 0", param, ctx)
+        return seconds
 
 
 class QuantitiesParam(console.ParamType[ResourceList]):

@@ -31,6 +31,19 @@ async def test_the_version(tmp_path: Path, profile: str) -> None:
     assert found["gitVersion"].startswith(f"v1.{minor}.0+plimsoll.")
 
 
+@pytest.mark.parametrize(
+    ("profile", "policy"), [("1.27", None), ("1.28", None), ("1.29", "Always"), ("documents", "Always")]
+)
+async def test_sidecars_are_stored_since_the_release_that_has_them(
+    tmp_path: Path, profile: str, policy: str | None
+) -> None:
+    """E-4: alpha and off in 1.28, not there before."""
+    side = {"name": "s", "image": "i", "restartPolicy": "Always"}
+    async with api(tmp_path, profile) as ask:
+        stored = await ask.ok("POST", PODS, pod(initContainers=[side]))
+    assert stored["spec"]["initContainers"][0].get("restartPolicy") == policy
+
+
 # profile, answer to a plain patch, answer to /resize, what status.resize says
 WAYS = [
     ("documents", 200, 200, "Proposed"),

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from plimsoll import __version__
 from plimsoll.cli.client import ClusterClient, default_kubeconfigs, found_access
 from plimsoll.cli.node_info import AmbiguousNodeError, chosen_node
 from plimsoll.kube.kubeconfig import KubeconfigError
@@ -116,7 +117,8 @@ def test_a_server_that_is_not_reachable(tmp_path: Path, words: list[str]) -> Non
         else:
             words = [*words, "--kubeconfig", str(config)]
         ran = run(*words)
-    assert (ran.code, ran.out) == (2, "")
+    known = f"Client Version: v{__version__}\n" if words[0] == "version" else ""  # as kubectl prints it
+    assert (ran.code, ran.out) == (2, known)
     assert f"127.0.0.1:{port}" in ran.err
     assert "Is the server running? `plimsoll up` starts one" in ran.err
 
@@ -127,6 +129,12 @@ WRONG = [
     ("delete: nothing", ["delete"], "specify objects or -f FILE"),
     ("delete: both", ["delete", "pod", "x", "-f", "y"], "specify objects or -f FILE"),
     ("exec: no command", ["exec", "x"], "Missing argument"),
+    (
+        "resize: no time",
+        ["resize", "x", "--cpu", "1", "--timeout", "soon"],
+        "'soon' is not a duration such as 90s, 5m or 1h30m",
+    ),
+    ("resize: no time left", ["resize", "x", "--cpu", "1", "--timeout", "0s"], "'0s' is not more than 0"),
     ("resize: no amount", ["resize", "x"], "specify --cpu, --memory or both"),
     ("resize: neither", ["resize", "x", "--cpu", "1", "--limits-only", "--requests-only"], "exclude each other"),
     ("resize: no quantity", ["resize", "x", "--cpu", "lots"], "'lots'"),

@@ -14,6 +14,7 @@ from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.disabled_fields import (
     without_resize_fields,
     without_restart_rules,
+    without_sidecars,
     without_stop_signals,
 )
 from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
@@ -42,6 +43,8 @@ class PodStrategy(Strategy):
             del document["spec"]["resources"]
         if not context.in_place:
             document = without_resize_fields(document, None)
+        if not context.gates.sidecars:
+            document = without_sidecars(document)
         if not context.gates.restart_rules:
             document = without_restart_rules(document)
         if not context.gates.stop_signals:

@@ -132,7 +132,10 @@ def explain_rules(rules: tuple[str, ...]) -> None:
 def chosen_rules(only: Sequence[str], ignored: Sequence[str]) -> list[str]:
     wanted = [_known(id) for text in only for id in text.split(",")] or list(RULES)
     dropped = {_known(id) for text in ignored for id in text.split(",")}
-    return [id for id in RULES if id in wanted and id not in dropped]
+    chosen = [id for id in RULES if id in wanted and id not in dropped]
+    if not chosen:
+        raise console.UsageError("--ignore leaves no rule of those that --rule names")
+    return chosen
 
 
 def _known(text: str) -> str:

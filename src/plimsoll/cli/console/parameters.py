@@ -93,7 +93,7 @@ class NumberRange(ParamType[Number]):
         try:
             number: Number = self.number(value)
         except ValueError:
-            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+            self.fail(f"{value!r} is not a {'whole ' if self.number is int else ''}number.", param, ctx)
         below = self.least is not None and (number <= self.least if self.min_open else number < self.least)
         if below or (self.most is not None and number > self.most):
             self.fail(f"{number} is not in the range {self.described()}.", param, ctx)

@@ -22,7 +22,7 @@ from plimsoll.rules.cgroups.reasons import (
     weight_formula,
 )
 from plimsoll.rules.explain.advice import qos_sentence
-from plimsoll.rules.explain.departures import memory_qos_gate_note
+from plimsoll.rules.explain.departures import memory_qos_gate_note, throttling_factor_note
 from plimsoll.rules.model.objects import Container, Pod, PodSpec, ResourceList, Resources
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILE_NAMES, Profile, profile_named
 from plimsoll.rules.quantity import Quantity
@@ -101,12 +101,15 @@ def memory_high_command(
     profile: str,
 ) -> None:
     """Show the memory.high of a container with Memory QoS."""
+    if limit.value and request > limit:
+        raise console.BadParameterError(f"must be less than or equal to the limit of {limit}", param_hint="--request")
     chosen = profile_named(profile)
     available = allocatable.value if allocatable is not None else None
     if formula == "1.22":
         for line in _first_formula(request.value, limit.value, available, factor or FIRST_FACTOR):
             console.echo(line)
         return
+    assumed = None if factor else throttling_factor_note(chosen, DEFAULT_FACTOR)
     factor = factor or DEFAULT_FACTOR
     high = memory_high(
         request.value,
@@ -125,7 +128,7 @@ def memory_high_command(
     console.echo(memory_high_formula(request.value, limit.value, high, policy))
     if not request.value and not limit.value:
         console.echo(chosen.notes["memory_high_without_request"])
-    if note := memory_qos_gate_note(chosen):
+    for note in filter(None, (memory_qos_gate_note(chosen), assumed)):
         console.echo(f"note: {note}")
 
 

@@ -150,8 +150,12 @@ def _from_files(
             usage[pod.metadata.uid] = usage_for(question.signal, assumed_usage[key], question.layout or "single")
         elif (known := reported.get((key[0] or "default", key[1])) or reported.get(key)) is not None:
             usage[pod.metadata.uid] = known
-    silent = len(pods) - len(usage)
     notes = list(inputs.passed)
+    for given in inputs.pods:
+        name = given.pod.spec.priority_class_name
+        if name and given.pod.spec.priority is None:
+            notes.append(f"PriorityClass {name} of {given.found.title} is not in the input: priority 0 is assumed")
+    silent = len(pods) - len(usage)
     if silent:
         notes.append(f"{silent} of {len(pods)} pods have no known usage: the kubelet ranks such pods first")
     return _decided(pods, usage, setting, question, "assumed", notes)

@@ -13,6 +13,7 @@ from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_no
 from plimsoll.cli.node_options import NodeQuestion
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.rules.cgroups.desired import Workload, defaulted_on, defaulted_workload
+from plimsoll.rules.explain.departures import dropped_notes
 from plimsoll.rules.explain.explanation import Explanation, explanation
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import PROFILE_NAMES
@@ -43,6 +44,11 @@ def run(
         return _run_diff(inputs, question, diff, output)
     setting, notes = question.setting()
     good, problems = sorted_out(inputs, setting)
+    notes += [
+        f"{given.found.title}: {note}"
+        for given in inputs.pods
+        for note in dropped_notes(given.pod, setting, given.found.base)
+    ]
     found = explanation(workloads(good, setting), setting, advise=advise)
     if not question.declared_capacity:
         notes += _missing_on_this_machine(found)
@@ -128,7 +134,7 @@ def _diff_words(diff: str) -> tuple[str, str]:
     if len(words) != 2 or any(word not in DIFF_VALUES for word in words):
         raise console.BadParameterError(f"{diff!r}: must be two of {', '.join(DIFF_VALUES)}", param_hint="--diff")
     if DIFF_VALUES[words[0]] != DIFF_VALUES[words[1]] or words[0] == words[1]:
-        raise console.BadParameterError(f"{diff!r}: the two values must belong to the same option", param_hint="--diff")
+        raise console.BadParameterError(f"{diff!r}: must be two different values of one option", param_hint="--diff")
     return words[0], words[1]
 
 

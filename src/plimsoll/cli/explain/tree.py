@@ -50,6 +50,10 @@ def _listed(resources: dict[str, str]) -> str:
     return " · ".join(f"{inert(name)} {text}" for name, text in resources.items()) or "none"
 
 
+def _limit(name: str) -> str:
+    return f"the {name} limit"
+
+
 class _TreeWriter:
     def __init__(
         self, pods: dict[str, PodExplanation], paint: Paint, name_width: int, *, brief: bool, advise: bool
@@ -97,7 +101,9 @@ class _TreeWriter:
             yield f"effective limits: {_listed(pod.limits)}"
         if pod.overhead:
             owner = f" (RuntimeClass {inert(pod.runtime_class)})" if pod.runtime_class else ""
-            yield f"overhead, counted in both: {_listed(pod.overhead)}{owner}"
+            limited = [name for name in pod.overhead if name in pod.limits]  # E-1: no limit comes from overhead alone
+            where = "both" if len(limited) == len(pod.overhead) else " and ".join(["requests", *map(_limit, limited)])
+            yield f"overhead, counted in {where}: {_listed(pod.overhead)}{owner}"
         yield f"eviction for memory: {pod.eviction.sentence()}"
         if pod.exclusive_cpus:
             yield f"exclusive CPUs: {pod.exclusive_cpus}"

@@ -183,7 +183,12 @@ def checked(
             found = metric_changes(file, enumerate(text.splitlines(), 1), old, new)
             changes += [each for each in _with_cause(found, METRICS, comparison) if each not in changes]
         for quota in fleet.quotas:
-            members = [each.pod for each in fleet.pods if each.pod.metadata.namespace == quota.metadata.namespace]
+            members = [
+                each.pod
+                for each in fleet.pods
+                if each.title not in comparison.left_out
+                and (each.pod.metadata.namespace or "default") == (quota.metadata.namespace or "default")
+            ]
             changes += _with_cause(quota_changes(quota, members, old, new), QUOTA, comparison)
         gone = removed_between(REMOVED_METRICS, old, new)
         if gone and not rules:

@@ -17,6 +17,7 @@ from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient
 from plimsoll.cli.manifests import Inputs, ManifestProblem, add_inputs, files_in
 from plimsoll.codec.lean.lean import from_document, json_document, pod_from_json
+from plimsoll.codec.manifests.manifests import passed_over
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.errors import InvalidObjectError
 from plimsoll.rules.admission.limit_range import defaulted_limit_range, limit_ranged
@@ -121,7 +122,7 @@ def _read_manifests(fleet: Fleet, files: Iterable[tuple[str, bytes]]) -> None:
                 except InvalidObjectError as error:
                     fleet.problems.append(ManifestProblem(file, document.index, document.line, str(error)))
         add_inputs(inputs, [(file, each) for each in pods], fragments=True)
-    without_pods = tuple(f": {kind} has no pod template" for kind in _OTHER_KINDS)
+    without_pods = tuple(f": {passed_over(kind)}" for kind in _OTHER_KINDS)
     fleet.notes += [note for note in inputs.passed if not note.endswith(without_pods)]
     fleet.problems += inputs.problems
     for given in inputs.pods:
@@ -133,7 +134,15 @@ def _read_manifests(fleet: Fleet, files: Iterable[tuple[str, bytes]]) -> None:
             continue
         namespace = given.pod.metadata.namespace or "default"
         ranges = [each for each in fleet.limit_ranges if (each.metadata.namespace or "default") == namespace]
-        fleet.add_pod(limit_ranged(given.pod, ranges) if ranges else given.pod, given.found.title)
+        pod = limit_ranged(given.pod, ranges) if ranges else given.pod
+        if pod != given.pod:
+            fleet.notes.append(_filled_in(namespace, ranges))
+        fleet.add_pod(pod, given.found.title)
+
+
+def _filled_in(namespace: str, ranges: Sequence[LimitRange]) -> str:
+    names = ", ".join(each.metadata.name for each in ranges)
+    return f"LimitRange {names} fills in what containers in manifests of namespace {namespace} lack"
 
 
 def _objects(value: Any) -> Iterable[Any]:

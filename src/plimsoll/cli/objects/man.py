@@ -55,7 +55,7 @@ def _main_page() -> str:
     options = "".join(f".TP\n.B {_safe(name)}\n{_safe(line)}\n" for name, line in OPTIONS)
     about, _, examples = ABOUT.partition("\b\n")
     return (
-        _head(NAME, "Kubernetes' node\\-level resource management, explained and enforced")
+        _head(NAME, "Kubernetes' node-level resource management, explained and enforced")
         + f".SH SYNOPSIS\n.B {NAME}\n[OPTIONS] COMMAND [ARGS]...\n.SH DESCRIPTION\n{_paragraphs(about)}"
         + f".SH OPTIONS\n{options}.SH COMMANDS\n{listed}.SH EXAMPLES\n.nf\n{_safe(examples)}\n.fi\n"
     )

@@ -21,14 +21,20 @@ from plimsoll.rules.model.json_object import JsonObject
 def version(only_client: bool, output: str | None, **options: Any) -> int:
     """Print the versions of this program and of the server."""
     found: dict[str, JsonObject] = {"clientVersion": client_version()}
-    if not only_client:
-        found["serverVersion"] = answered(options, _server)
+    try:
+        if not only_client:
+            found["serverVersion"] = answered(options, _server)
+    finally:  # the version of this program also if no server answers, as kubectl does
+        _show(found, output)
+    return 0
+
+
+def _show(found: dict[str, JsonObject], output: str | None) -> None:
     if output:
         console.echo(shown(found, output))
     else:
         for who, about in found.items():
             console.echo(f"{who.removesuffix('Version').capitalize()} Version: {inert(str(about.get('gitVersion')))}")
-    return 0
 
 
 async def _server(cluster: ClusterClient) -> JsonObject:

@@ -14,7 +14,7 @@ import msgspec
 
 from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
-from plimsoll.cli.parameters import QuantityParam
+from plimsoll.cli.parameters import DurationParam, QuantityParam
 from plimsoll.cli.printers import json_text
 from plimsoll.cli.resize.answer import DONE, NOT_NOW, REFUSED, ResizeAnswer, lines
 from plimsoll.cli.terminal import Paint, colourful, inert
@@ -24,7 +24,7 @@ from plimsoll.rules.model.objects import CPU, MEMORY
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resize.request import ListName
 
-WAIT_S = 60.0
+WAIT = "60s"
 
 
 class ResizeOptions(msgspec.Struct, frozen=True):
@@ -79,10 +79,9 @@ class _Memory(_Cpu):
 @console.option(
     "--timeout",
     "timeout_s",
-    type=console.FloatRange(0, min_open=True),
-    default=WAIT_S,
+    type=DurationParam(positive=True),
+    default=WAIT,
     show_default=True,
-    metavar="SECONDS",
     help="Timeout of --wait.",
 )
 @console.option(

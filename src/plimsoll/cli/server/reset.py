@@ -63,8 +63,7 @@ def reset(state_dir: Path | None, yes: bool) -> int:
         return 0
     for line in found.lines():
         console.echo(inert(line))
-    if not yes and not console.confirm("Remove all this?"):
-        console.echo("nothing was changed", err=True)
+    if not yes and not _agreed():
         return 1
     problems = asyncio.run(_removed(found))
     for problem in problems:
@@ -72,6 +71,17 @@ def reset(state_dir: Path | None, yes: bool) -> int:
     if not problems:
         console.echo(f"{state}: removed{', except what plimsoll did not make' if state.exists() else ''}")
     return 2 if problems else 0
+
+
+def _agreed() -> bool:
+    try:
+        agreed = console.confirm("Remove all this?")
+    except KeyboardInterrupt:  # also at the end of standard input
+        console.echo("\nnothing was changed; --yes removes it without a question", err=True)
+        raise SystemExit(console.INTERRUPTED) from None
+    if not agreed:
+        console.echo("nothing was changed", err=True)
+    return agreed
 
 
 def _found(state: Path) -> Found:

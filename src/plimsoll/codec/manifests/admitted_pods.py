@@ -1,11 +1,11 @@
-"""Pods of manifests after admission: their RuntimeClass, if the input has it, and their built-in priority.
+"""Pods of manifests after admission: with the RuntimeClass and PriorityClass of the input, or a built-in priority.
 
 What cannot be read or would be refused is listed, so that every problem of an input is reported at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,16 +16,39 @@ from plimsoll.codec.manifests.unknown_fields import UnknownField, unknown_fields
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.runtime_class import runtime_class_errors, runtime_class_refusal
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.model.policies import RuntimeClass
+from plimsoll.rules.model.policies import PriorityClass, RuntimeClass
 from plimsoll.rules.resources.defaulting import admitted
-
-RuntimeClasses = Mapping[str, RuntimeClass]
 
 
 class FoundClass(msgspec.Struct, frozen=True):
     at: Path
-    runtime_class: RuntimeClass
+    found: RuntimeClass | PriorityClass
     errors: tuple[FieldError, ...]
+
+
+class Classes(msgspec.Struct, frozen=True):
+    """What an input has, by name."""
+
+    runtime: dict[str, RuntimeClass] = {}
+    priority: dict[str, PriorityClass] = {}
+
+    def __len__(self) -> int:
+        return len(self.runtime) + len(self.priority)
+
+    def add(self, found: RuntimeClass | PriorityClass) -> None:
+        if isinstance(found, RuntimeClass):
+            self.runtime[found.metadata.name] = found
+        else:
+            self.priority[found.metadata.name] = found
+
+    def priority_of(self, pod: Pod) -> PriorityClass | None:
+        """The class that gives the pod its priority; None if it has one, or a class that is not in the input."""
+        if pod.spec.priority is not None:
+            return None
+        if pod.spec.priority_class_name:
+            return self.priority.get(pod.spec.priority_class_name)
+        defaults = [each for each in self.priority.values() if each.global_default]
+        return min(defaults, key=lambda each: each.value, default=None)  # as Kubernetes chooses among several
 
 
 class AdmittedPod(msgspec.Struct, frozen=True):
@@ -37,30 +60,37 @@ class AdmittedPod(msgspec.Struct, frozen=True):
 
 
 def found_classes(document: Any, at: Path = ()) -> Iterator[FoundClass]:
-    """The RuntimeClasses in a document, which may be a List."""
+    """The RuntimeClasses and PriorityClasses in a document, which may be a List."""
     if not isinstance(document, dict):
         return
     if document.get("kind") == "RuntimeClass":
         runtime_class, errors = read_as_far(document, RuntimeClass)
         yield FoundClass(at, runtime_class, tuple(errors or runtime_class_errors(runtime_class)))
+    elif document.get("kind") == "PriorityClass":
+        priority_class, errors = read_as_far(document, PriorityClass)
+        yield FoundClass(at, priority_class, tuple(errors))
     elif isinstance(document.get("items"), list) and str(document.get("kind")).endswith("List"):
         for index, item in enumerate(document["items"]):
             yield from found_classes(item, (*at, "items", index))
 
 
-def admitted_pod(found: FoundPod, classes: RuntimeClasses) -> AdmittedPod:
+def admitted_pod(found: FoundPod, classes: Classes) -> AdmittedPod:
     pod, errors = read_as_far(found.document, Pod)
     name = pod.spec.runtime_class_name
     notes = []
     if name and not errors:
-        if name in classes:
-            found, pod, refusal = _of_class(found, pod, classes[name])
+        if name in classes.runtime:
+            found, pod, refusal = _of_class(found, pod, classes.runtime[name])
             if refusal:
                 errors.append(FieldError("FieldValueForbidden", "spec.runtimeClassName", refusal))
             else:
-                notes.append(_applied(classes[name], found))
+                notes.append(_applied(classes.runtime[name], found))
         elif not pod.spec.overhead:
             notes.append(f"RuntimeClass {name} of {found.title} is not in the input: no overhead is assumed")
+    priority = classes.priority_of(pod)
+    if priority is not None and not errors:
+        notes.append(f"PriorityClass {priority.metadata.name} of {found.title}: priority {priority.value}")
+        pod = _prioritized(pod, priority)
     unknown = list(unknown_fields(found.document))
     errors += [FieldError("FieldValueForbidden", each.field, each.message()) for each in unknown if each.is_error]
     ignored = tuple(each for each in unknown if not each.is_error)
@@ -76,6 +106,12 @@ def _of_class(found: FoundPod, pod: Pod, runtime_class: RuntimeClass) -> tuple[F
         return found, pod, refusal
     document = with_class(found.document, pod, runtime_class)
     return msgspec.structs.replace(found, document=document), read_as_far(document, Pod)[0], ""
+
+
+def _prioritized(pod: Pod, priority: PriorityClass) -> Pod:
+    replace = msgspec.structs.replace
+    spec = replace(pod.spec, priority=priority.value, priority_class_name=priority.metadata.name)
+    return replace(pod, spec=spec)
 
 
 def _applied(runtime_class: RuntimeClass, found: FoundPod) -> str:

@@ -55,9 +55,9 @@ def fragment(document: Any) -> Completed | None:
 def named(found: FoundPod) -> Completed:
     """The pod with the names and images that it lacks."""
     document, assumed = dict(found.document), []
-    if not _name(document):
-        metadata = document.get("metadata") if isinstance(document.get("metadata"), dict) else {}
-        document["metadata"] = {**(metadata or {}), "name": "pod"}
+    metadata = document.get("metadata") or {}
+    if isinstance(metadata, dict) and not (metadata.get("name") or metadata.get("generateName")):  # not `name: 123`
+        document["metadata"] = {**metadata, "name": "pod"}
         assumed.append("name pod")
     spec = document.get("spec")
     if isinstance(spec, dict):

@@ -39,6 +39,15 @@ def without_restart_rules(new: JsonObject) -> JsonObject:
     return {**new, "spec": {**spec, **dropped}} if dropped else new
 
 
+def without_sidecars(new: JsonObject) -> JsonObject:
+    """The pod with the gate SidecarContainers off: its init containers are ordinary ones (E-4)."""
+    spec = new.get("spec") or {}
+    containers = spec.get("initContainers") or ()
+    if not any("restartPolicy" in each for each in containers):
+        return new
+    return {**new, "spec": {**spec, "initContainers": [_without(each, ("restartPolicy",)) for each in containers]}}
+
+
 def without_stop_signals(new: JsonObject, stored: JsonObject | None) -> JsonObject:
     """The pod with the gate ContainerStopSignals off: a stored signal keeps the fields."""
     if stored is not None and any(True for _ in _signalled(stored)):

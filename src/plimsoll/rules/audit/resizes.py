@@ -81,7 +81,10 @@ def _unfinished(view: ComparedNode) -> Iterator[Finding | Unknown]:
         elif pod.is_unseen:
             continue
         elif condition.type in (PENDING, IN_PROGRESS):
-            yield Unknown(pod.title, f"{condition.type} has no time, so it is not known how long it waits")
+            lacking = (
+                f"{condition.type} has no time" if condition.since_s is None else "the dump has no time of its own"
+            )
+            yield Unknown(pod.title, f"{lacking}, so it is not known how long the resize waits")
             continue
         else:
             since = "an unknown time"

@@ -9,7 +9,7 @@ from plimsoll.rules.audit import applications, cpu, node, overwrites, placement,
 from plimsoll.rules.audit.differences import ComparedNode
 from plimsoll.rules.audit.evidence import NodeEvidence
 from plimsoll.rules.audit.finding import Finding, NodeReport, Rule, RuleAnswer, Unknown, Verdict
-from plimsoll.rules.profile import UNKNOWN_VERSION
+from plimsoll.rules.profile import UNKNOWN_VERSION, ChosenProfile
 
 _FAMILIES = (applications, values, protection, resizes, cpu, placement, node, volumes, overwrites)
 RULES: dict[str, Rule] = {
@@ -27,12 +27,15 @@ def audited(view: ComparedNode, rules: Collection[str] = RULES) -> NodeReport:
     notes = []
     if chosen is UNKNOWN_VERSION:
         notes.append("the kubelet's version is not known: values are expected as the documents describe 1.27")
+        chosen = ChosenProfile(chosen.profile, "the kubelet's version is not known")
     answers = tuple(_answer(rule, view) for id, rule in RULES.items() if id in rules)
     return NodeReport(view.evidence.name, chosen.profile.name, chosen.reason, len(view.pods), answers, tuple(notes))
 
 
 def _answer(rule: Rule, view: ComparedNode) -> RuleAnswer:
-    name = view.evidence.name
+    name, node = view.evidence.name, view.evidence.node
+    if node is not None and node.status.node_info.operating_system == "windows":
+        return RuleAnswer(rule.id, name, "does not apply", ("the node runs Windows, which has no cgroups",))
     reasons_by_part = {part: view.evidence.lacks(part) for part in rule.needs}
     lacking = list(dict.fromkeys(filter(None, reasons_by_part.values())))
     if not (reasons_by_part.get("configuration") or reasons_by_part.get("kernel")):  # which `applies` looks at

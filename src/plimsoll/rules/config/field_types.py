@@ -248,6 +248,12 @@ def _entries(kind: Kind, value: Any, path: str, problems: Problems) -> Iterator[
             problems.append(InvalidConfigError(path, f"names must be texts, not {shown(name)}"))
 
 
+def unquoted(kind: Kind, value: Any, path: str) -> Iterator[str]:
+    """The paths of numbers where Go has texts: they are read here, and a kubelet does not start with them."""
+    if kind in ("map", "amounts", "thresholds", "quantities", "percentages") and isinstance(value, Mapping):
+        yield from (f"{path}[{name}]" for name, item in value.items() if _figure(item) is not None)
+
+
 def _items(kind: Kind, value: Any, path: str, problems: Problems) -> Iterator[tuple[Any, str]]:
     if not isinstance(value, (list, tuple)):
         _mistyped(kind, value, path, problems)

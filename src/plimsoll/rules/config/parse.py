@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError
-from plimsoll.rules.config.field_types import FLAG_TEXTS, READERS, Kind, Problems, shown
+from plimsoll.rules.config.field_types import FLAG_TEXTS, READERS, Kind, Problems, shown, unquoted
 from plimsoll.rules.config.gates import GATES, KNOWN_GATES, gates_in, refusal
 from plimsoll.rules.config.kubelet import KubeletConfig, config_errors
 from plimsoll.rules.config.table import API_VERSION, BY_NAME, KIND, ROWS, Row
@@ -74,6 +74,12 @@ def reading(
         if row.gate and row.name in present and not gates[row.gate]
     ]
     notes += _replaced_by_cpu_list(values)
+    given = document if isinstance(document, Mapping) else {}
+    notes += [
+        f"{path} is a number; a real kubelet does not start, because it expects a text: use quotes"
+        for row in ROWS
+        for path in unquoted(row.kind, given.get(row.name), row.name)
+    ]
     values["podPidsLimit"] = max(values["podPidsLimit"], -1)  # the kubelet treats all negative values as −1
 
     config = KubeletConfig(**{row.attribute: values[row.name] for row in ROWS if row.attribute})

@@ -30,6 +30,7 @@ from plimsoll.rules.model.objects import (
     QoSClass,
     ResourceList,
     Resources,
+    is_sidecar,
 )
 from plimsoll.rules.quantity import MAX_INT64
 from plimsoll.rules.resources.allocated_status import allocated_from_status
@@ -183,9 +184,11 @@ def figures(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures |
     """The pod's figures; one row per container is appended to `asks`, init containers first.
 
     None if the pod needs `pod_plan`: an amount is negative or beyond 63 bits, a resize is pending, an annotation
-    changes the policy, or pod level has other rules than in 1.36.
+    changes the policy, the release drops its sidecars, or pod level has other rules than in 1.36.
     """
     if pod.metadata.annotations and not is_plain(pod):
+        return None
+    if not policy.gates.sidecars and any(map(is_sidecar, pod.spec.init_containers)):
         return None
     status = pod.status
     if status is not NO_STATUS:

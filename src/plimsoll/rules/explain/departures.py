@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from plimsoll.rules.cgroups.desired import Workload
 from plimsoll.rules.config.parse import default_config
-from plimsoll.rules.model.objects import MEMORY, QoSClass, container_fields, listed
+from plimsoll.rules.model.objects import MEMORY, Pod, QoSClass, container_fields, is_sidecar, listed
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
@@ -37,6 +37,20 @@ def class_order_note(order: Sequence[EvictionCandidate], classes: Mapping[str, Q
     return None
 
 
+def dropped_notes(pod: Pod, setting: NodeConfig, base: str = "spec") -> Iterator[str]:
+    """Fields that an API server of the release drops, because a feature gate is off or the field is not there yet."""
+    gates = setting.policy.gates
+    if pod.spec.resources is not None and not gates.pod_level:
+        yield f"{base}.resources is dropped: the feature gate PodLevelResources is off, or the release has none"
+    if not gates.sidecars:
+        for index, container in enumerate(pod.spec.init_containers):
+            if is_sidecar(container):
+                yield (
+                    f"{base}.initContainers[{index}].restartPolicy ({container.name}) is dropped: the feature gate "
+                    "SidecarContainers is off, or the release has none; it is an ordinary init container"
+                )
+
+
 def memory_high_notes(work: Workload, setting: NodeConfig) -> Iterator[str]:
     """Containers that Memory QoS does not throttle (02 §6.1)."""
     if not setting.policy.memory_qos or setting.policy.throttling_factor is None:
@@ -57,6 +71,15 @@ def memory_qos_gate_note(profile: Profile) -> str | None:
     if default_config(profile).feature_gates.get(MEMORY_QOS_GATE):
         return None
     return f"feature gate {MEMORY_QOS_GATE} is off by default here; a node writes this value only if it is set"
+
+
+def throttling_factor_note(profile: Profile, assumed: float) -> str | None:
+    """Where a node of this profile writes no memory.high, with the gate or without, unless the factor is set (1.37)."""
+    if default_config(profile).memory_throttling_factor is not None:
+        return None
+    return (
+        f"memoryThrottlingFactor has no default here, {assumed} is assumed; a node writes this value only if it is set"
+    )
 
 
 def resize_notes(setting: NodeConfig, *, cpus_change: bool) -> Iterator[str]:

@@ -16,18 +16,20 @@ def refusal_errors(desired: Pod, unreadable: Iterable[FieldError], gates: Gates)
     """`unreadable` first, then the findings about the defaulted pod.
 
     A finding that follows from something unreadable is left out: a container with an unreadable amount is not
-    validated further.
+    validated further. Several findings about one field are all listed, as an API server does (V-2 and V-3).
     """
     errors = list(unreadable)
+    unread = {error.field for error in errors}
     broken = {_owner(error.field) for error in errors}
     for error in (*uid_errors(desired.metadata.uid), *create_errors(desired, gates=gates), *oversized(desired)):
-        if _owner(error.field) not in broken and not any(_is_below(error.field, other.field) for other in errors):
+        follows = error.field in unread or any(_is_below(error.field, other.field) for other in errors)
+        if _owner(error.field) not in broken and not follows and error not in errors:
             errors.append(error)
     return errors
 
 
 def _is_below(field: str, other: str) -> bool:
-    return field == other or field.startswith((f"{other}.", f"{other}["))
+    return field.startswith((f"{other}.", f"{other}["))
 
 
 def _owner(field: str) -> str:

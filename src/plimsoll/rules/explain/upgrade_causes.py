@@ -17,7 +17,7 @@ from plimsoll.rules.explain.upgrade_advice import ADVICE
 from plimsoll.rules.model.cgroup_names import Driver, Runtime
 from plimsoll.rules.model.kernel import CgroupVersion, Weight
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.profile import DOCUMENTS, Profile, differences
+from plimsoll.rules.profile import DOCUMENTS, RELEASES, Profile, differences, minor, profile_named
 
 _OPTIONS = {
     "cgroup_version": ("cgroup version", "the files have other names and units, and v2 can do more"),
@@ -109,7 +109,7 @@ def taken(side: Side, part: Part, other: Side) -> Side:
 
 
 def cause_of(part: Part, old: Side, new: Side) -> Cause:
-    advice = ADVICE.get(part.name, ADVICE[""])
+    advice = _advice(part.name, old, new)
     match part.kind:
         case "behaviour":
             found = next(each for each in differences(old.profile, new.profile) if each.row == part.name)
@@ -117,16 +117,43 @@ def cause_of(part: Part, old: Side, new: Side) -> Cause:
             return Cause(part.name, title, found.about, advice, found.release, found.clause)
         case "gate":
             title = f"feature gate {part.name}: {_stage(part.name, old)} → {_stage(part.name, new)}"
-            return Cause(part.name, title, KNOWN_GATES[part.name].description, advice, new.profile.release)
+            return Cause(part.name, title, KNOWN_GATES[part.name].description, advice, _release(part, old, new))
         case "setting":
             row = next(row for row in ROWS if row.attribute == part.name)
             before, after = getattr(old.config, part.name), getattr(new.config, part.name)
             title = f"default of {row.name}: {_shown(before)} → {_shown(after)}"
-            return Cause(row.name, title, row.description, ADVICE.get(row.name, ADVICE[""]), new.profile.release)
+            advice = _advice(row.name, old, new)
+            return Cause(row.name, title, row.description, advice, _release(part, old, new))
         case "option":
             before, after = _option(old, part.name), _option(new, part.name)
             title, fact = _OPTIONS[part.name]
             return Cause(part.name, f"{title}: {before} → {after}", fact, advice)
+
+
+def _advice(name: str, old: Side, new: Side) -> str:
+    """Most is about the way up: a downgrade takes away what it says is new."""
+    releases = [side.profile for side in (old, new) if side.profile.name != DOCUMENTS]
+    is_down = len(releases) == 2 and minor(releases[1].release) < minor(releases[0].release)
+    return ADVICE[""] if is_down else ADVICE.get(name, ADVICE[""])
+
+
+def _release(part: Part, old: Side, new: Side) -> str:
+    """The release that the default of a gate or a setting came with, as `differences` tells it for a behaviour."""
+    if DOCUMENTS in (old.profile.name, new.profile.name):
+        return ""
+    before, after = sorted((old.profile.release, new.profile.release), key=minor)
+    if before == after or _default(part, before) == _default(part, after):
+        return ""  # not by a release: it is configured
+    came = [each for each in RELEASES if minor(before) < minor(each) <= minor(after)]
+    return next(
+        each for each in reversed(came) if _default(part, each) != _default(part, RELEASES[RELEASES.index(each) - 1])
+    )
+
+
+def _default(part: Part, release: str) -> object:
+    if part.kind == "setting":
+        return next(row for row in ROWS if row.attribute == part.name).default_in(release)
+    return KNOWN_GATES[part.name].default(profile_named(release))
 
 
 def _option(side: Side, name: str) -> str:

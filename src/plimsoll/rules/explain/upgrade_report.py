@@ -14,12 +14,14 @@ from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import ResourceQuota
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
+from plimsoll.rules.resources.defaulting import defaulted
 
 QUOTA = Cause(
     "resize_footprint",
-    "quota counts pods under resize otherwise",
-    "a ResourceQuota counts what the scheduler counts for a pod",
-    "raise the quota where the new use is above it: no pod can be created there until resizes are done",
+    "quota counts pods otherwise",
+    "a ResourceQuota counts what the scheduler counts for a pod: each release has its own rule for sidecars, pod-level "
+    "resources and pods under resize",
+    "raise the quota where the new use is above it: no pod can be created there meanwhile",
 )
 
 
@@ -192,7 +194,8 @@ def _group(kind: str, what: str, changes: Sequence[Change]) -> Group:
 
 def quota_changes(quota: ResourceQuota, pods: Sequence[Pod], old: Profile, new: Profile) -> Iterator[Change]:
     """What the quota counts for the pods of its namespace. More than `hard` is no error, but no pod can be added."""
-    before, after = used_by(quota, pods, old), used_by(quota, pods, new)
+    stored = [defaulted(pod) for pod in pods]  # as the API server charges them: requests from limits, amounts rounded
+    before, after = used_by(quota, stored, old), used_by(quota, stored, new)
     hard = quota.spec.hard or {}
     subject = f"quota {quota.metadata.namespace or 'default'}/{quota.metadata.name}"
     for name in dict.fromkeys([*before, *after]):

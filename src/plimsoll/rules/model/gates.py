@@ -24,6 +24,7 @@ class Gates(msgspec.Struct, frozen=True):
     fixed_defaulting: bool = False  # PodLevelResourcesFixDefaulting
     fixed_class: bool = False  # PodLevelResourcesFixKubeletQOSClass
     in_place: bool = True  # InPlacePodVerticalScaling
+    sidecars: bool = True  # SidecarContainers
     restart_rules: bool = True  # ContainerRestartRules
     restart_all: bool = True  # RestartAllContainersOnContainerExits
     stop_signals: bool = True  # ContainerStopSignals
@@ -60,6 +61,7 @@ def resolved_gates(feature_gates: Mapping[str, bool], profile: Profile) -> Gates
     """`feature_gates` names every gate, as `KubeletConfig.feature_gates` does."""
     return Gates(
         in_place=feature_gates["InPlacePodVerticalScaling"],
+        sidecars=feature_gates["SidecarContainers"],
         pod_level=feature_gates["PodLevelResources"],
         pod_level_resize=feature_gates["InPlacePodLevelResourcesVerticalScaling"],
         init_containers=feature_gates["InPlacePodVerticalScalingInitContainers"],

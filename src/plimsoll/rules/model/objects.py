@@ -295,6 +295,7 @@ class NodeSwap(Lean, frozen=True, gc=False):
 class NodeInfo(Lean, frozen=True, gc=False):
     kubelet_version: str = ""
     container_runtime_version: str = ""
+    operating_system: str = ""
     swap: NodeSwap = NodeSwap()
 
 

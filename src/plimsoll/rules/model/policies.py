@@ -82,3 +82,9 @@ class RuntimeClass(Lean, frozen=True, gc=False):
     handler: str = ""
     overhead: Overhead | None = None
     scheduling: Scheduling | None = None
+
+
+class PriorityClass(Lean, frozen=True, gc=False):
+    metadata: Metadata = Metadata()
+    value: int = 0
+    global_default: bool = False

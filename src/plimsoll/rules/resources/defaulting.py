@@ -35,6 +35,7 @@ from plimsoll.rules.model.objects import (
     ResourceList,
     Resources,
     is_pod_level_resource,
+    is_sidecar,
 )
 from plimsoll.rules.resources.effective import Amount, container_limits, container_requests
 
@@ -55,6 +56,8 @@ def defaulted(pod: Pod, *, gates: Gates = DEFAULT_GATES, resize_policy: bool = F
     `resize_policy` is profile `documents`'s D-3.
     """
     spec = pod.spec
+    if not gates.sidecars and any(map(is_sidecar, spec.init_containers)):  # E-4: an API server drops the field
+        spec = _with(spec, "init_containers", tuple(_plain(each) for each in spec.init_containers))
     resources = spec.resources
     if gates.pod_level and resources is not None and (resources.requests or resources.limits):
         # The sums use amounts as they are sent; since the fix they are computed from the stored ones.
@@ -79,6 +82,10 @@ def defaulted(pod: Pod, *, gates: Gates = DEFAULT_GATES, resize_policy: bool = F
     if spec is pod.spec and status is pod.status:
         return pod
     return Pod(pod.metadata, spec, status)
+
+
+def _plain(container: Container) -> Container:
+    return _with(container, "restart_policy", None) if is_sidecar(container) else container
 
 
 def _with_container_resources(spec: PodSpec, change: Callable[[Resources], Resources]) -> PodSpec:

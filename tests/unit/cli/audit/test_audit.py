@@ -64,6 +64,49 @@ def test_one_rule_and_the_others(drifted: Path) -> None:
     assert (wrong.code, "unknown rule 'A99'" in wrong.err) == (2, True)
 
 
+def test_no_rule_is_left(drifted: Path) -> None:
+    ran = run("audit", "--from-dump", str(drifted), "--rule", "A01,A02", "--ignore", "A02", "--ignore", "A01")
+    assert (ran.code, "--ignore leaves no rule" in ran.err) == (2, True)
+
+
+def kubectl_list(directory: Path, *items: dict[str, Any]) -> str:
+    (directory / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(directory)
+
+
+def test_nodes_alone_say_nothing_about_pods(tmp_path: Path) -> None:
+    """`kubectl get nodes -o json` prints a List of no kind."""
+    ran = run("audit", "--from-dump", kubectl_list(tmp_path, NODE), "--rule", "A21,A23")
+    assert (ran.code, "the pods of the node were not read" in ran.out) == (2, True), ran.out
+    ran = run("audit", "--from-dump", kubectl_list(tmp_path, NODE, pod()), "--rule", "A21,A23")
+    assert (ran.code, "2 clean" in ran.out) == (0, True), ran.out
+
+
+def test_a_windows_node_is_not_audited(tmp_path: Path) -> None:
+    info = {**NODE["status"]["nodeInfo"], "operatingSystem": "windows"}
+    node = {**NODE, "status": {**NODE["status"], "nodeInfo": info}}
+    ran = run("audit", "--from-dump", kubectl_list(tmp_path, node, pod()))
+    assert (ran.code, f"{len(RULES)} do not apply" in ran.out) == (0, True), ran.out
+    assert "cannot tell" not in ran.out
+
+
+def test_a_node_without_a_version(tmp_path: Path) -> None:
+    ran = run("audit", "--from-dump", kubectl_list(tmp_path, {**NODE, "status": {}}, pod()))
+    assert "n1  profile documents: the kubelet's version is not known" in ran.out
+
+
+def test_how_long_a_resize_waits_needs_the_time_of_the_dump(tmp_path: Path) -> None:
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    for given, lacking in (
+        (condition | since, "the dump has no time of its own"),
+        (condition, "PodResizePending has no time"),
+    ):
+        listed = pod(status={"conditions": [given]})
+        ran = run("audit", "--from-dump", kubectl_list(tmp_path, NODE, listed), "--rule", "A07")
+        assert f"{lacking}, so it is not known how long the resize waits" in ran.out
+
+
 def test_json(drifted: Path) -> None:
     document = json.loads(run("audit", "--from-dump", str(drifted), "-o", "json").out)
     assert document["exitCode"] == 1
@@ -135,6 +178,24 @@ def test_the_configuration_of_a_dump(tmp_path: Path) -> None:
     ran = run("audit", "--from-dump", str(tmp_path), "--rule", "A13")
     assert ran.code == 1
     assert "the kubelet never evicts for memory" in ran.out
+
+
+def test_the_configuration_of_a_dump_has_numbers(tmp_path: Path) -> None:
+    """Every real /configz has some: memoryThrottlingFactor, maxPods, nested ones."""
+    config = {
+        "maxPods": 110,
+        "memoryThrottlingFactor": 0.9,
+        "logging": {"verbosity": 2},
+        "evictionHard": {"pid.available": "5%"},
+    }
+    (tmp_path / "configz").mkdir()
+    file = tmp_path / "configz" / "n1.json"
+    file.write_text(json.dumps({"kubeletconfig": config}))
+    assert read_dump(Path(kubectl_list(tmp_path, NODE))).configs["n1"].document == config
+    assert run("audit", "--from-dump", str(tmp_path), "--rule", "A13").code == 1
+    file.write_text("{no")
+    ran = run("audit", "--from-dump", str(tmp_path))
+    assert (ran.code, ran.err.startswith(f"plimsoll: {file}: JSON is malformed")) == (2, True)
 
 
 def test_a_dump_has_no_secrets(tmp_path: Path) -> None:

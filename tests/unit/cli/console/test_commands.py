@@ -97,7 +97,7 @@ def test_unknown_options_may_be_words() -> None:
         ("copy", "Missing argument 'FILE...'."),
         ("copy a /b -o xml", "Invalid value for '-o' / '--output': 'xml' is not one of 'text', 'json'."),
         ("copy a /b -j 9", "Invalid value for '-j' / '--jobs': 9 is not in the range 1<=x<=8."),
-        ("copy a /b -j x", "Invalid value for '-j' / '--jobs': 'x' is not a valid integer range."),
+        ("copy a /b -j x", "Invalid value for '-j' / '--jobs': 'x' is not a whole number."),
         ("copy a /b -j", "Option '-j' requires an argument."),
         ("copy a /b -q=1", "No such option '-='."),
         ("copy a /b --wait=1", "Option '--wait' does not take a value."),

@@ -47,6 +47,8 @@ ROWS = [
      "629145600", "throttled 100.0 MiB above the request, 400.0 MiB below the limit"),
     ("02 §6.1 1.22, no limit", ["memory-high", "--allocatable", "265214214144", "--formula", "1.22"], "212171371315", "below the allocatable"),
     ("02 §6.1 1.22, no limit and no node", ["memory-high", "--formula", "1.22"], "not", "--allocatable"),
+    ("02 §6.1 1.37 has no factor", ["memory-high", "--request", "64Mi", "--limit", "128Mi", "--profile", "1.37"], "127504384",
+     "note: memoryThrottlingFactor has no default here, 0.9 is assumed; a node writes this value only if it is set"),
     ("02 §4.2 250m", ["weight", "250m"], "0.25", "256"),
 ]  # fmt: skip
 
@@ -57,6 +59,11 @@ def test_calculator(words: list[str], answer: str, text: str) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.split()[0] == answer
     assert text in ran.out
+
+
+def test_a_factor_that_is_given_is_not_assumed() -> None:
+    ran = run("explain", "memory-high", "--request", "64Mi", "--limit", "128Mi", "--profile", "1.37", "--factor", "0.9")
+    assert (ran.out.split()[0], "note:" in ran.out) == ("127504384", False)
 
 
 WEIGHTS = [
@@ -102,6 +109,7 @@ WRONG = [
     ("oom: no capacity", ["oom", "--request", "1Gi"], "--capacity"),
     ("oom: a node without memory", ["oom", "--capacity", "0"], "--capacity"),
     ("memory-high: factor 0", ["memory-high", "--factor", "0"], "--factor"),
+    ("V-8 memory-high", ["memory-high", "--request", "2Gi", "--limit", "1Gi"], "must be less than or equal to the limit of 1Gi"),
     ("memory-high: factor above 1", ["memory-high", "--factor", "1.5"], "--factor"),
     ("memory-high: page size 0", ["memory-high", "--request", "1Gi", "--limit", "2Gi", "--page-size", "0"], "--page-size"),
     ("memory-high: negative page size", ["memory-high", "--request", "1Gi", "--limit", "2Gi", "--page-size", "-4096"], "--page-size"),

@@ -147,3 +147,13 @@ def test_what_acts_takes_whole_pods_only(tmp_path: Path) -> None:
     file.write_text(printed.EXAMPLE)
     ran = run("cgroup", "apply", str(file), *NODE, "--simulate", "--dry-run", "--state-dir", str(tmp_path / "state"))
     assert (ran.code, "spec.containers[0].image: Required value" in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize("metadata", [{"name": 123}, {"generateName": True}, "web"])
+def test_a_name_that_is_no_text_is_not_replaced(tmp_path: Path, metadata: object) -> None:
+    file = tmp_path / "pod.json"
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+    ran = run("explain", str(file), *NODE)
+    assert (ran.code, "assumed" in ran.err) == (2, False), ran.err
+    assert "metadata" in ran.err

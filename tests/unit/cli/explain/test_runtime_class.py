@@ -48,6 +48,17 @@ def test_overhead_is_added_whatever_the_order(tmp_path: Path) -> None:
     assert explain(f"{POD}---{CLASS}", capacity={"cpu": 8, "memory": "16Gi"}).pods[0].requests["memory"] == "184Mi"
 
 
+def test_overhead_alone_is_no_limit(tmp_path: Path) -> None:
+    """E-1: it is added to limits that exist."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(f"{POD.replace('limits', 'requests')}---{CLASS}")
+    ran = run("explain", str(file), *ROOM)
+    assert "effective limits" not in ran.out
+    assert "overhead, counted in requests: cpu 250m · memory 120Mi (RuntimeClass kata)" in ran.out
+    file.write_text(f"{POD.replace('cpu: 500m, ', '')}---{CLASS}")
+    assert "overhead, counted in requests and the memory limit: cpu 250m" in run("explain", str(file), *ROOM).out
+
+
 def test_a_class_that_is_not_there(tmp_path: Path) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(POD)

@@ -84,6 +84,8 @@ def test_manifests_with_templates_and_limit_ranges(write: Any) -> None:
     found = answer(run("upgrade-check", file, "--from", "1.36", "--to", "1.37", *ROOM, "-o", "json"))
     # The LimitRange gives the container limits; only the new release looks at them.
     assert classes(found) == [("shop/deployment/d", "BestEffort", "Guaranteed")]
+    named = [note for note in found["notes"] if "LimitRange" in note]
+    assert named == ["LimitRange l fills in what containers in manifests of namespace shop lack"]
 
 
 EXITS = [
@@ -142,6 +144,26 @@ def test_a_pod_that_was_refused_already_is_left_out_with_a_note(write: Any) -> N
     ran = run("upgrade-check", write({**DUMP, "items": [*DUMP["items"], wrong]}), "--to", "1.37")
     assert ran.code == 1
     assert "shop/wrong is left out: the old release refuses it: spec.containers[0].resources.requests" in ran.err
+
+
+def test_quotas_count_the_pods_of_their_namespace_that_can_be_created(write: Any) -> None:
+    """Without a namespace all are in `default`. Pod-level requests count in 1.37, not in 1.27."""
+    whole = {"requests": {"cpu": "3"}}
+    own = {"name": "app", "image": "i", "resources": {"requests": {"cpu": "2"}}}
+    refused = {**own, "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        for name, spec in {
+            "web": {"resources": whole, "containers": [own]},
+            "refused": {"resources": whole, "containers": [refused]},
+        }.items()
+    ]
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "default"},
+             "spec": {"hard": {"requests.cpu": "9"}}}  # fmt: skip
+    documents = "\n".join(map(json.dumps, (*pods, quota)))
+    found = answer(run("upgrade-check", write(documents), "--from", "1.27", "--to", "1.37", "-o", "json"))
+    used = [(each["old"], each["new"]) for each in found["changes"] if each["what"] == "used requests.cpu"]
+    assert used == [("2", "3")]
 
 
 def test_configz_flags_and_rules(write: Any, tmp_path: Path) -> None:

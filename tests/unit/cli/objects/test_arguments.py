@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,7 +138,9 @@ def test_options_of_a_log() -> None:
         log_query({**unset, "since_time": "then"})
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("1m30s", 90), ("1.5h", 5400), ("0", 0), ("-1s", -1)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("0.5", 0.5), ("1m30s", 90), ("1.5h", 5400), ("0", 0), ("-1s", -1)]
+)
 def test_durations(text: str, seconds: float) -> None:
     assert DurationParam().convert(text, None, None) == seconds
 
@@ -190,6 +193,23 @@ def test_the_version_of_the_client() -> None:
     from plimsoll import __version__
 
     assert run("version", "--client").out == f"Client Version: v{__version__}\n"
+
+
+@pytest.mark.parametrize(("output", "shown"), [((), "Client Version: v"), (("-o", "json"), '"clientVersion": {')])
+def test_the_version_of_the_client_without_a_server(tmp_path: Path, output: tuple[str, ...], shown: str) -> None:
+    """As kubectl: what is known, then the error."""
+    ran = run("version", "--kubeconfig", str(tmp_path / "none"), *output)
+    assert (ran.code, shown in ran.out, "serverVersion" in ran.out) == (2, True, False), ran
+    assert str(tmp_path / "none") in ran.err
+
+
+def test_man_pages_escape_once() -> None:
+    r"""`\-` is a minus; escaped twice it shows a backslash."""
+    from plimsoll.cli.objects.man import manual_pages
+
+    for name, page in manual_pages().items():
+        assert "\\e\\-" not in page, name
+    assert "Kubernetes' node\\-level resource management" in manual_pages()["plimsoll"].splitlines()[2]
 
 
 def test_options_of_a_cluster_may_precede_the_verb() -> None:

@@ -189,3 +189,62 @@ def test_any_document_is_answered(document: Any) -> None:
             assert found.replicas >= 0
         else:
             assert found.reason
+
+
+VERSIONS = [
+    # id, apiVersion, kind, the note
+    ("Pod", "v1", "Pod", None),
+    ("Deployment", "apps/v1", "Deployment", None),
+    ("CronJob", "batch/v1", "CronJob", None),
+    ("a Pod of v2", "v2", "Pod", "Pod web: no API server has this kind in apiVersion v2, but in v1"),
+    ("a Pod of apps/v1", "apps/v1", "Pod", "Pod web: no API server has this kind in apiVersion apps/v1, but in v1"),
+    ("an old Deployment", "extensions/v1beta1", "Deployment",
+     "Deployment web: no API server has this kind in apiVersion extensions/v1beta1, but in apps/v1"),
+    ("an old CronJob", "batch/v1beta1", "CronJob",
+     "CronJob web: no API server has this kind in apiVersion batch/v1beta1, but in batch/v1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "kind", "note"), [row[1:] for row in VERSIONS], ids=[row[0] for row in VERSIONS])
+def test_an_api_version_that_no_release_serves_is_named(version: str, kind: str, note: str | None) -> None:
+    document = {**(pod("web") if kind == "Pod" else templated(kind)), "apiVersion": version}
+    *notes, found = found_pods(document)
+    assert isinstance(found, FoundPod)
+    assert notes == ([] if note is None else [Passed((), note)])
+
+
+RESOURCES = {"limits": {"cpu": 1}}
+MISPLACED = [
+    # id, kind, the path that gets the field, field, the note
+    ("template", "Deployment", ("spec", "template"), "resources",
+     "spec.template.resources: unknown field; it is a field of spec.template.spec"),
+    ("spec", "StatefulSet", ("spec",), "priorityClassName",
+     "spec.priorityClassName: unknown field; it is a field of spec.template.spec"),
+    ("job of a cron job", "CronJob", ("spec", "jobTemplate", "spec"), "resources",
+     "spec.jobTemplate.spec.resources: unknown field; it is a field of spec.jobTemplate.spec.template.spec"),
+    ("job template", "CronJob", ("spec", "jobTemplate"), "template", "spec.jobTemplate.template: unknown field"),
+    ("a field of jobs", "Job", ("spec",), "activeDeadlineSeconds", None),
+    ("a field of deployments", "Deployment", ("spec",), "replicas", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "field", "note"), [row[1:] for row in MISPLACED], ids=[row[0] for row in MISPLACED]
+)
+def test_fields_of_a_pod_above_their_place_are_named(
+    kind: str, path: tuple[str, ...], field: str, note: str | None
+) -> None:
+    document = templated(kind)
+    holder = document
+    for step in path:
+        holder = holder[step]
+    holder[field] = RESOURCES
+    *notes, found = found_pods(document)
+    assert isinstance(found, FoundPod)
+    assert notes == ([] if note is None else [Passed((*path, field), note, is_field=True)])
+
+
+def test_a_template_of_another_api_is_not_denied() -> None:
+    rollout = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "spec": {"template": {"spec": SPEC}}}
+    (note,) = found_pods(rollout)
+    assert note == Passed((), "Rollout is not a kind of Kubernetes itself: its spec.template is not read")

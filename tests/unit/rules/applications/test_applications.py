@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.applications.answer import AppLimits, amount, version_of
-from plimsoll.rules.applications.table import APPS, answer
+from plimsoll.rules.applications.table import APPS, answer, app_named
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -111,3 +112,17 @@ def test_no_runtime_sees_more_than_the_machine(
     found = answer(app, version, AppLimits(16, 64 * GIB, memory, cpu, cgroup_version=cgroup))
     assert 1 <= found.cpus_seen <= 16
     assert 0 < found.memory_seen_bytes <= 64 * GIB
+
+
+@pytest.mark.parametrize(
+    "text", ["jvm=17", "jvm=8u372", "jvm=1.8.0_362", "jvm=21.0.2+13-LTS", "go=go1.24rc1", "node=v20.1", "go"]
+)
+def test_versions_as_they_are_printed(text: str) -> None:
+    name, _, version = text.partition("=")
+    assert app_named(text) == (name, version)
+
+
+@pytest.mark.parametrize("text", ["jvm=abc", "go=devel", "go=1.x", "dotnet=8.0.x"])
+def test_a_version_without_a_number_is_not_taken_for_an_old_one(text: str) -> None:
+    with pytest.raises(InvalidConfigError, match="is no version of"):
+        app_named(text)

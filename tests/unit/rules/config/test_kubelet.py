@@ -262,6 +262,18 @@ def test_a_number_may_stand_for_a_quantity_and_keeps_its_text() -> None:
     assert plain.eviction_hard == {"memory.available": "1048576"}
 
 
+def test_a_number_where_a_kubelet_expects_a_text_is_a_note() -> None:
+    """Go: cannot unmarshal number into Go struct field KubeletConfiguration.systemReserved of type string."""
+    notes = read(
+        "{kubeReserved: {cpu: 0.5, memory: 1Gi}, systemReserved: {cpu: '1'}, evictionHard: {pid.available: 9}}"
+    ).notes
+    words = "is a number; a real kubelet does not start, because it expects a text: use quotes"
+    assert sorted(notes) == [f"evictionHard[pid.available] {words}", f"kubeReserved[cpu] {words}"]
+    assert reading({"systemReserved": {"cpu": NumberText("1")}}, PROFILE_DOCUMENTS).notes == [
+        f"systemReserved[cpu] {words}"
+    ]
+
+
 # N-6
 
 

@@ -305,7 +305,7 @@ def test_accepted_combinations(text: str, profile: Any) -> None:
 def test_reserved_cpus_replace_other_cpu_reservations() -> None:
     """N-10."""
     got = read(
-        "{reservedSystemCPUs: '0,4-5', systemReserved: {cpu: 500m, memory: 1Gi}, kubeReserved: {cpu: 1, pid: 5}}"
+        "{reservedSystemCPUs: '0,4-5', systemReserved: {cpu: 500m, memory: 1Gi}, kubeReserved: {cpu: '1', pid: '5'}}"
     )
     assert got.config.reserved_system_cpus == (0, 4, 5)
     assert got.config.system_reserved == {"cpu": QUANTITIES["3"], "memory": QUANTITIES["1Gi"]}

@@ -17,7 +17,8 @@ from plimsoll.rules.explain.explanation import explanation
 from plimsoll.rules.explain.refusal import refusal_errors
 from plimsoll.rules.explain.resize_probes import LESS_MEMORY, MORE_CPU
 from plimsoll.rules.explain.upgrade import OOM_ORDER, Change, Comparison, as_created
-from plimsoll.rules.explain.upgrade_causes import Side, parts, taken
+from plimsoll.rules.explain.upgrade_advice import ADVICE
+from plimsoll.rules.explain.upgrade_causes import Side, cause_of, parts, taken
 from plimsoll.rules.explain.upgrade_reads import differing, recorded
 from plimsoll.rules.explain.upgrade_report import quota_changes, sections, summary
 from plimsoll.rules.explain.upgrade_trials import WITHOUT_REASONS, NamedPod, answers, stored, value_facts
@@ -270,6 +271,40 @@ def test_summary_and_sections() -> None:
     assert all(group.note for group in ordered[-1].groups), "what the kernel has anyway comes last"
 
 
+# The release in which the new default came, by the gate tables and the release notes, not the one upgraded to.
+CAME_WITH = (
+    # part, releases, the release
+    ("NodeSwap", ("1.27", "1.37"), "1.30"),
+    ("InPlacePodVerticalScaling", ("1.27", "1.37"), "1.33"),
+    ("PodLevelResources", ("1.27", "1.36"), "1.34"),
+    ("PodLevelResources", ("1.36", "1.27"), "1.34"),
+    ("MemoryQoS", ("1.27", "1.37"), "1.37"),
+    ("memory_throttling_factor", ("1.35", "1.37"), "1.37"),
+    ("memory_oom_group", ("1.27", "1.37"), "1.28"),
+    ("memory_oom_group", ("1.37", "1.27"), "1.28"),
+)
+
+
+@pytest.mark.parametrize(("name", "releases", "came"), CAME_WITH)
+def test_a_cause_names_the_release_that_it_came_with(name: str, releases: tuple[str, str], came: str) -> None:
+    old, new = (side(release) for release in releases)
+    (part,) = (each for each in parts(old, new) if each.name == name)
+    assert cause_of(part, old, new).release == came
+
+
+def test_what_is_configured_came_with_no_release() -> None:
+    old, new = side("1.35", QOS_ON), side("1.36")
+    (part,) = (each for each in parts(old, new) if each.name == "MemoryQoS")
+    assert cause_of(part, old, new).release == ""
+
+
+def test_a_downgrade_does_not_advise_what_an_upgrade_brings() -> None:
+    up, down = side("1.27"), side("1.37")
+    (part,) = (each for each in parts(up, down) if each.name == "InPlacePodVerticalScaling")
+    assert cause_of(part, up, down).advice == "nothing; pods can be resized in place from now on"
+    assert cause_of(part, down, up).advice == ADVICE[""]
+
+
 def test_quota_counts_pods_under_resize_otherwise() -> None:
     hard = {"requests.cpu": parse("3")}
     quota = ResourceQuota(Metadata("q", "default"), ResourceQuotaSpec(hard))
@@ -279,6 +314,16 @@ def test_quota_counts_pods_under_resize_otherwise() -> None:
         ("used requests.cpu", "4", "3", False)
     ]
     assert [(each.note, each.breaks) for each in quota_changes(quota, pods, new, old)] == [("above hard 3", True)]
+
+
+def test_quota_counts_pods_as_they_are_stored() -> None:
+    """D-1: limits are requests too. R-2: a request of 0.1m is 1m. In 1.36: 4 + 1 + 1m."""
+    amounts: tuple[Json, ...] = ({"limits": {"cpu": "1"}}, {"requests": {"cpu": "0.0001"}})
+    others = [named(pod({"name": "c", "image": "i", "resources": each})).pod for each in amounts]
+    quota = ResourceQuota(Metadata("q", "default"), ResourceQuotaSpec({"requests.cpu": parse("9")}))
+    pods = [named(UNDER_RESIZE).pod, *others]
+    (change,) = quota_changes(quota, pods, profile_named("1.36"), profile_named("1.37"))
+    assert (change.old, change.new) == ("5001m", "4001m")
 
 
 def explained(pods: Sequence[NamedPod], chosen: Side) -> Any:
