@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.pod_spec.environment import field_reference_errors, resource_reference_errors
@@ -137,11 +137,12 @@ def _projected(source: JsonObject, at: str) -> Iterator[FieldError]:
     yield from mode_errors(f"{at}.defaultMode", source.get("defaultMode"))
     paths: set[str] = set()
 
-    def clash(path: str, shown: str) -> Iterator[FieldError]:
+    def clash(path: str, shown: str) -> Iterable[FieldError]:
         if path in paths:
-            yield invalid(at, shown, "conflicting duplicate paths")
+            return (invalid(at, shown, "conflicting duplicate paths"),)
         if path:
             paths.add(path)
+        return ()
 
     for index, part in enumerate(source.get("sources") or ()):
         path = f"{at}.sources[{index}]"
