@@ -192,9 +192,13 @@ def _overlaps(volume: JsonObject) -> Found:
     for kind, title, naming in (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")):
         if source := volume.get(kind):
             described = f'{title} "{source.get(naming) or ""}"'
-            yield from _collisions([(item.get("path") or "", "") for item in source.get("items") or ()], name, described)
+            yield from _collisions(
+                [(item.get("path") or "", "") for item in source.get("items") or ()], name, described
+            )
     if source := volume.get("downwardAPI"):
-        yield from _collisions([(item.get("path") or "", "") for item in source.get("items") or ()], name, "DownwardAPI")
+        yield from _collisions(
+            [(item.get("path") or "", "") for item in source.get("items") or ()], name, "DownwardAPI"
+        )
     if projected := volume.get("projected"):
         sources = projected.get("sources") or ()
         for source in sources:
