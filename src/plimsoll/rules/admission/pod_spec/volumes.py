@@ -19,6 +19,7 @@ from plimsoll.rules.admission.pod_spec.field_errors import (
     required,
     too_long,
 )
+from plimsoll.rules.admission.service_account import TOKEN_SOURCE
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
 from plimsoll.rules.quantity import QUANTITIES
@@ -67,7 +68,7 @@ def _source_errors(volume: JsonObject, at: str, name: str, pod_name: str) -> Ite
     for number, kind in enumerate(kinds):
         if number:
             yield forbidden(f"{at}.{kind}", _TWICE)
-        elif (check := _CHECKS.get(kind)) is not None:
+        elif (check := _CHECKS.get(kind)) is not None and volume[kind] != TOKEN_SOURCE:
             yield from check(volume[kind], f"{at}.{kind}")
     if kinds[:1] == ["ephemeral"] and pod_name and name:
         claim = f"{pod_name}-{name}"

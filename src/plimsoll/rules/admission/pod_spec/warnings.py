@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from plimsoll.rules.admission.service_account import TOKEN_SOURCE
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, label_value_problems
 from plimsoll.rules.quantity import QUANTITIES
@@ -199,7 +200,7 @@ def _overlaps(volume: JsonObject) -> Found:
         yield from _collisions(
             [(item.get("path") or "", "") for item in source.get("items") or ()], name, "DownwardAPI"
         )
-    if projected := volume.get("projected"):
+    if (projected := volume.get("projected")) and projected != TOKEN_SOURCE:
         sources = projected.get("sources") or ()
         for source in sources:
             if not any(value is not None for value in source.values()):
