@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 from plimsoll.errors import InvalidQuantityError
@@ -118,6 +119,7 @@ class Quantity:
         return Quantity(self.milli * NANO_PER_MILLI, self.format)
 
 
+@lru_cache(4096)
 def _canonical(nanos: int, format: Format) -> str:
     """The text that Kubernetes prints (Q-9); beyond the largest suffix it has more digits (Q-12)."""
     if nanos == 0:

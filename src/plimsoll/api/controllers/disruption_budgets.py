@@ -22,6 +22,8 @@ PREFIX = "policy/poddisruptionbudgets/"
 
 def controller(context: ControllerContext) -> Controller:
     def budgeted_namespace(key: str, body: bytes) -> Iterable[str]:
+        if not context.store.has_any({PREFIX}):
+            return ()
         return [namespace for namespace in namespace_of(key, body) if context.store.count(f"{PREFIX}{namespace}/")]
 
     known = NamespacePods(context, _read)  # of namespaces with budgets

@@ -84,6 +84,8 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
         return {name: f"{kind.group}/{kind.plural}/" for kind in catalog.stored() for name in counted_names(kind)}
 
     def limited_namespace(key: str, body: bytes) -> Iterable[str]:
+        if not context.store.has_any({PREFIX}):
+            return ()
         return [namespace for namespace in namespace_of(key, body) if context.store.count(f"{PREFIX}{namespace}/")]
 
     def by_grace(every: list[Pod]) -> tuple[list[Pod], list[Pod]]:

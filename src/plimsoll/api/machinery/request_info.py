@@ -63,6 +63,8 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 def parsed_query(text: bytes) -> Query:
     query: Query = {}
+    if not text:
+        return query
     for key, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=1000):
         query.setdefault(key, []).append(value)
     return query

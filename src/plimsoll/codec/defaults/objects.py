@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from plimsoll.codec.defaults import autoscaling, networking, services
 from plimsoll.codec.defaults.members import in_go_order, put
@@ -35,6 +36,7 @@ _IMAGE = re.compile(
 )
 
 
+@lru_cache(1024)
 def pull_policy(image: str) -> str:
     """Always for the tag latest, explicit or implied; an invalid reference has no tag."""
     match = _IMAGE.fullmatch(image)

@@ -117,10 +117,12 @@ def track_update(
 def _creator(kind: SchemaKind, after: JsonObject, manager: str, now: str) -> Owners:
     """The creator of an object owns all fields that it sets; the same as `updated` from an empty object, in one
     walk."""
-    taken = set_fields(root_shape(kind), empty_object(kind), without_owners(after))
+    sent = {name: value for name, value in after.items() if name not in ("kind", "apiVersion", "metadata")}
     if not _may_write_status(kind):
-        taken = field_sets.without_branch(taken, _STATUS)
-    own = field_sets.difference(taken, _NEVER_OWNED)
+        sent.pop("status", None)
+    metadata = after.get("metadata") or {}
+    sent["metadata"] = {name: value for name, value in metadata.items() if name not in _BOOKKEEPING}
+    own = set_fields(root_shape(kind), empty_object(kind), sent)
     return {Manager(UPDATE, manager, kind.api_version): FieldOwner(own, kind.api_version, now)} if own else {}
 
 

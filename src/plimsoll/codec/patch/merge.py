@@ -7,15 +7,18 @@ leaves; the members of other maps and lists have owners of their own. Absent (`A
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from plimsoll.codec.patch.field_sets import SELF, FieldSet, field, in_order, put, union
+from plimsoll.codec.patch.field_sets import EMPTY, SELF, FieldSet, field, in_order, put, union
 from plimsoll.codec.patch.list_types import ANY, Shape
 
 ABSENT: Any = object()
+_WITH_MEMBERS = frozenset({dict, list})
+_FEW = 32  # members of a map
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -26,9 +29,9 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def _is_composite(shape: Shape, value: Any) -> bool:
     """Whether the members of a value have owners of their own."""
-    if shape.atomic or value is ABSENT or value is None:
+    if shape.atomic:
         return False
-    return (shape.form == "map" and isinstance(value, dict)) or (shape.form == "list" and isinstance(value, list))
+    return isinstance(value, dict if shape.form == "map" else list if shape.form == "list" else ())
 
 
 def _members(shape: Shape, value: Any) -> Iterator[tuple[str, Shape, Any]]:
@@ -71,12 +74,13 @@ def compare(shape: Shape, before: Any, after: Any) -> Comparison:
 def set_fields(shape: Shape, before: dict[str, Any], after: dict[str, Any]) -> FieldSet:
     """Modified and added fields of `compare` as one sorted set. For creates, whose `before` is an empty object: nearly
     everything is set, most of it as a whole."""
-    result: FieldSet = {}
-    for name in sorted(after):
-        old, new = before.get(name, ABSENT), after[name]
-        if old is ABSENT:
-            result[f"f:{name}"] = _whole(shape.member(name) or ANY, new) if type(new) in (dict, list) else {}
-        elif type(old) is dict and type(new) is dict:
+    shared = before.keys() & after.keys()
+    if not shared:
+        return _nodes(shape, after)
+    result = dict(_nodes(shape, {name: value for name, value in after.items() if name not in shared}))
+    for name in shared:
+        old, new = before[name], after[name]
+        if type(old) is dict and type(new) is dict:
             inner = shape.member(name) or ANY
             if not inner.atomic and inner.form == "map" and (old or new):
                 put(result, f"f:{name}", False, set_fields(inner, old, new))
@@ -91,7 +95,24 @@ def set_fields(shape: Shape, before: dict[str, Any], after: dict[str, Any]) -> F
             parts: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
             _compare(f"f:{name}", shape.member(name) or ANY, old, new, *parts)
             result |= in_order(union(parts[1], parts[2]))
-    return result
+    return {element: result[element] for element in sorted(result)}
+
+
+def _nodes(shape: Shape, value: dict[str, Any], *, with_self: bool = False) -> FieldSet:
+    """Of all members of a map, sorted. Most are leaves, and most maps have the same names as others."""
+    leaves = _leaves if len(value) <= _FEW else _leaves.__wrapped__
+    nodes = leaves(with_self, *value)
+    if not _WITH_MEMBERS.isdisjoint(map(type, value.values())):
+        nodes = dict(nodes)
+        for name, member in value.items():
+            if member and type(member) in _WITH_MEMBERS:
+                nodes[f"f:{name}"] = _whole(shape.member(name) or ANY, member)
+    return nodes
+
+
+@lru_cache(1024)
+def _leaves(with_self: bool, *names: str) -> FieldSet:
+    return dict.fromkeys([SELF] * with_self + sorted(map(field, names)), EMPTY)
 
 
 def _compare_members(
@@ -158,14 +179,10 @@ def _compare(
 def _whole(shape: Shape, value: Any) -> FieldSet:
     """The node of a value that is added or removed as a whole: itself and everything in it."""
     if not value or not _is_composite(shape, value):
-        return {}
-    node: FieldSet = {SELF: {}}
+        return EMPTY
     if isinstance(value, dict):
-        for name in sorted(value):
-            member = value[name]
-            # A value without members is a leaf.
-            node[f"f:{name}"] = _whole(shape.member(name) or ANY, member) if type(member) in (dict, list) else {}
-        return node
+        return _nodes(shape, value, with_self=True)
+    node: FieldSet = {SELF: EMPTY}
     for element, inner, member in sorted(_members(shape, value), key=itemgetter(0)):
         node[element] = _whole(inner, member)
     return node

@@ -97,6 +97,8 @@ _ADMITTED = Verdict()
 
 def policy_of(labels: Mapping[str, str], defaults: Policy) -> tuple[Policy, list[FieldError]]:
     """What cannot be read is `restricted` where it is enforced, `privileged` where it only informs, and `latest`."""
+    if not labels:
+        return defaults, []
     errors: list[FieldError] = []
     standards: dict[str, Standard] = {}
     valid: set[str] = set()

@@ -19,6 +19,19 @@ ROOT_CA = "kube-root-ca.crt"
 ENFORCE_SECRETS = "kubernetes.io/enforce-mountable-secrets"
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _CONTAINERS = ("initContainers", "containers")
+# Of the volume with a token, in all pods the same: it is compared with this one in place of being validated.
+TOKEN_SOURCE: JsonObject = {
+    "sources": [
+        {"serviceAccountToken": {"expirationSeconds": EXTENDED_FROM_S, "path": "token"}},
+        {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+            }
+        },
+    ],
+    "defaultMode": 0o644,
+}
 
 
 def account_name(spec: JsonObject) -> str:
@@ -52,7 +65,7 @@ def _mounted(spec: JsonObject, volume_name: str) -> JsonObject:
             changed[kind] = [_with_mount(container, mount) for container in containers]
             is_needed |= any(new is not old for new, old in zip(changed[kind], containers, strict=True))
     if is_needed and not existing:
-        changed["volumes"] = [*volumes, {"name": volume_name, "projected": _token_volume()}]
+        changed["volumes"] = [*volumes, {"name": volume_name, "projected": TOKEN_SOURCE}]
     return {**spec, **changed}
 
 
@@ -61,23 +74,6 @@ def _with_mount(container: JsonObject, mount: JsonObject) -> JsonObject:
     if any(each.get("mountPath") == MOUNT_PATH for each in mounts):
         return container
     return {**container, "volumeMounts": [*mounts, mount]}
-
-
-def _token_volume() -> JsonObject:
-    return {
-        "sources": [
-            {"serviceAccountToken": {"expirationSeconds": EXTENDED_FROM_S, "path": "token"}},
-            {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {
-                "downwardAPI": {
-                    "items": [
-                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
-                    ]
-                }
-            },
-        ],
-        "defaultMode": 0o644,
-    }
 
 
 def secret_refusal(spec: JsonObject, account: JsonObject) -> str:

@@ -11,9 +11,6 @@ ignored by SQLite. Three precautions go beyond that:
   is noticed: `lost` says what is missing.
 - A new database is created beside its path and moved there when complete, so an empty or missing file among other
   files of a store is damage, never a new store.
-
-A batch is written with few statements (many rows each): Python's sqlite3 gives up the interpreter lock around every
-statement, and getting it back from a busy event loop is what costs time.
 """
 
 from __future__ import annotations
@@ -21,15 +18,15 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import urllib.parse
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
-from plimsoll.store.records import Change, Kind, Record
+from plimsoll.store.records import Change, Record
 from plimsoll.store.sealing import PLAIN, Sealing, opened
+from plimsoll.store.sqlite.batch import KINDS, Batch, create_targets, write_batch
 from plimsoll.store.sqlite.commit_mark import CommitMark
 from plimsoll.store.sqlite.files import ASIDE, DATABASE, make_private, put_in_place
 from plimsoll.store.sqlite.log_space import LogSpace
@@ -50,9 +47,6 @@ from plimsoll.store.sqlite.wal import lost_commits
 # How many versions a server may use before it must write a higher ceiling, and so how far a crash makes them jump.
 RESERVE = 20_000
 _PAGE_BYTES = 4096  # a pod fills about half a page: larger pages would write more neighbours along with it
-_KINDS: tuple[Kind, ...] = ("ADDED", "MODIFIED", "DELETED")
-_NUMBERS = {kind: number for number, kind in enumerate(_KINDS, 1)}
-_CHUNKS = (64, 16, 4, 2, 1)  # rows per statement: few shapes, so that SQLite's prepared statements are found again
 
 # A failed commit after which the next one may well succeed: nothing of the batch can have reached the file.
 PASSING = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -66,13 +60,6 @@ _OUTSIDE = PASSING | {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLI
 def is_full(error: BaseException | None) -> bool:
     """Whether the disk has no room: for the WAL, or for the index of the WAL, which comes before any write to it."""
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in _NO_ROOM
-
-
-class Batch(msgspec.Struct, frozen=True):
-    """What one transaction writes: all changes, of each key only the last state, and the new state row."""
-
-    changes: list[Change]
-    state: State
 
 
 def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> sqlite3.Connection:
@@ -163,7 +150,7 @@ def read_changes(
         if body is None and stands != version:
             raise StoreCorruptError(path, f"the change {version} of {key} does not lead to the state after it")
         changes.append(
-            Change(version, _KINDS[kind - 1], key, after if body is None else body, before, before_version, created)
+            Change(version, KINDS[kind - 1], key, after if body is None else body, before, before_version, created)
         )
         current[key] = (key, before_version, before if before is not None else b"")
     changes.reverse()
@@ -256,6 +243,7 @@ class Disk:
             connection = connect(path)
             unless_done.callback(connection.close)
             _set_up(connection, max_bytes)
+            create_targets(connection)
             with transaction(connection):
                 write_state(connection, state)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the ceiling does not depend on the WAL
@@ -285,19 +273,8 @@ class Disk:
 
     def write(self, batch: Batch) -> None:
         """Return when the batch is on disk; raise with nothing of it written."""
-        connection, sealing = self._connection, self._sealing
-        last = {change.key: change for change in batch.changes}
-        gone = [change.created for change in batch.changes if change.kind == "DELETED"]
-        with transaction(connection):
-            rows = [_change_row(change, sealing) for change in batch.changes]
-            _insert(connection, "INSERT INTO change VALUES ", "", rows)
-            if gone:
-                connection.executemany("DELETE FROM object WHERE id = ?", [(created,) for created in gone])
-            put = [_object_row(change, sealing) for change in last.values() if change.kind != "DELETED"]
-            _insert(connection, "INSERT INTO object VALUES ", _UPSERT, put)
-            if batch.state.oldest != self.state.oldest:
-                connection.execute("DELETE FROM change WHERE version <= ?", (batch.state.oldest,))
-            write_state(connection, batch.state)
+        forgets = batch.state.oldest != self.state.oldest
+        write_batch(self._connection, batch, self._sealing, forgets=forgets)
         self.state = batch.state
         self._mark.write(batch.state.version)
         if self._space is not None:
@@ -339,12 +316,6 @@ class Disk:
         self._connection.close()
 
 
-_UPSERT = (
-    " ON CONFLICT (id) DO UPDATE SET key = excluded.key, version = excluded.version, body = excluded.body, "
-    "crc = excluded.crc"
-)
-
-
 def _set_up(connection: sqlite3.Connection, max_bytes: int | None) -> None:
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
@@ -381,35 +352,3 @@ def _begun(state: State, marked: int) -> State:
         version = used
     gaps = tuple(gap for gap in gaps if gap[1] > state.oldest)
     return State(version, state.oldest, version + RESERVE, gaps, state.objects)
-
-
-def _object_row(change: Change, sealing: Sealing) -> tuple[object, ...]:
-    body = sealing.sealed(change.key, change.body)
-    crc = object_crc(change.created, change.version, change.key, body)
-    return (change.created, change.key, change.version, body, crc)
-
-
-def _change_row(change: Change, sealing: Sealing) -> tuple[object, ...]:
-    number = _NUMBERS[change.kind]
-    before = None if change.before is None else sealing.sealed(change.key, change.before)
-    body = sealing.sealed(change.key, change.body) if change.kind == "DELETED" else None
-    crc = change_crc(change.version, number, change.key, change.before_version, before, body)
-    return (
-        change.version, number, change.key, change.created, change.before_version, before, body, crc,
-    )  # fmt: skip
-
-
-def _insert(connection: sqlite3.Connection, head: str, tail: str, rows: Sequence[tuple[object, ...]]) -> None:
-    done = 0
-    while done < len(rows):
-        size = next(size for size in _CHUNKS if size <= len(rows) - done)
-        chunk = rows[done : done + size]
-        connection.execute(_statement(head, len(chunk[0]), size, tail), [field for row in chunk for field in row])
-        done += size
-
-
-@cache
-def _statement(head: str, columns: int, rows: int, tail: str) -> str:
-    """For as many rows as in `_CHUNKS`."""
-    row = f"({', '.join('?' * columns)})"
-    return f"{head}{', '.join([row] * rows)}{tail}"

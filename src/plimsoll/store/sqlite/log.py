@@ -22,7 +22,8 @@ from plimsoll.store.fence import Fence
 from plimsoll.store.log import DecideMany
 from plimsoll.store.records import TOO_LARGE, Change, Record, change_of, is_too_large
 from plimsoll.store.sealing import Sealing
-from plimsoll.store.sqlite.disk import RESERVE, Batch, Contents, Disk
+from plimsoll.store.sqlite.batch import Batch
+from plimsoll.store.sqlite.disk import RESERVE, Contents, Disk
 from plimsoll.store.sqlite.files import lock, make_directory
 from plimsoll.store.sqlite.schema import State
 from plimsoll.store.sqlite.writer import Writer

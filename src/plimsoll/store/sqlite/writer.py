@@ -17,7 +17,8 @@ import msgspec
 
 from plimsoll.store.errors import WriteFailedError
 from plimsoll.store.records import Change, StoreMetrics
-from plimsoll.store.sqlite.disk import PASSING, Batch, Disk, is_full
+from plimsoll.store.sqlite.batch import Batch
+from plimsoll.store.sqlite.disk import PASSING, Disk, is_full
 from plimsoll.store.sqlite.schema import State
 
 _BATCH_CHANGES = 256  # a longer queue is split: an answer should not wait for a thousand others

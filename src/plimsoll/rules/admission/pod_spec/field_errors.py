@@ -1,8 +1,11 @@
-"""The errors of this package, in Kubernetes' words."""
+"""The errors of this package, in Kubernetes' words.
+
+Nearly all values are valid, so a check of one value is no generator: creating one takes longer than the check.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from plimsoll.errors import FieldError
 
@@ -34,47 +37,43 @@ def too_long(path: str, most: int) -> FieldError:
     return FieldError("FieldValueTooLong", path, f"may not be more than {most} bytes")
 
 
-def misnamed(path: str, name: str, problems: Iterable[str]) -> Iterator[FieldError]:
-    for problem in problems:
-        yield invalid(path, name, problem)
+def misnamed(path: str, name: str, problems: Iterable[str]) -> Iterable[FieldError]:
+    return [invalid(path, name, problem) for problem in problems] if problems else ()
 
 
-def one_of(path: str, value: str | None, values: Iterable[str]) -> Iterator[FieldError]:
+def one_of(path: str, value: str | None, values: Iterable[str]) -> Iterable[FieldError]:
     """None is not set."""
-    if value is not None and value not in values:
-        listed = ", ".join(f'"{each}"' for each in values)
-        yield FieldError("FieldValueNotSupported", path, f"supported values: {listed}", value)
+    if value is None or value in values:
+        return ()
+    listed = ", ".join(f'"{each}"' for each in values)
+    return (FieldError("FieldValueNotSupported", path, f"supported values: {listed}", value),)
 
 
-def not_negative(path: str, value: int | None) -> Iterator[FieldError]:
-    if value is not None and value < 0:
-        yield invalid(path, value, "must be greater than or equal to 0")
+def not_negative(path: str, value: int | None) -> Iterable[FieldError]:
+    return () if value is None or value >= 0 else (invalid(path, value, "must be greater than or equal to 0"),)
 
 
-def positive(path: str, value: int) -> Iterator[FieldError]:
-    if value <= 0:
-        yield invalid(path, value, "must be greater than zero")
+def positive(path: str, value: int) -> Iterable[FieldError]:
+    return () if value > 0 else (invalid(path, value, "must be greater than zero"),)
 
 
-def mode_errors(path: str, mode: int | None) -> Iterator[FieldError]:
-    if mode is not None and not 0 <= mode <= 0o777:
-        yield invalid(path, mode, MODE_RULE)
+def mode_errors(path: str, mode: int | None) -> Iterable[FieldError]:
+    return () if mode is None or 0 <= mode <= 0o777 else (invalid(path, mode, MODE_RULE),)
 
 
-def descending_path_errors(path: str, value: str) -> Iterator[FieldError]:
+def descending_path_errors(path: str, value: str) -> Iterable[FieldError]:
     """A path below a directory."""
-    if value.startswith("/"):
-        yield invalid(path, value, "must be a relative path")
-    yield from backstep_errors(path, value)
+    absolute = (invalid(path, value, "must be a relative path"),) if value.startswith("/") else ()
+    return (*absolute, *backstep_errors(path, value))
 
 
-def backstep_errors(path: str, value: str) -> Iterator[FieldError]:
-    if ".." in value.split("/"):
-        yield invalid(path, value, "must not contain '..'")
+def backstep_errors(path: str, value: str) -> Iterable[FieldError]:
+    return (invalid(path, value, "must not contain '..'"),) if ".." in value.split("/") else ()
 
 
-def file_path_errors(path: str, value: str) -> Iterator[FieldError]:
+def file_path_errors(path: str, value: str) -> Iterable[FieldError]:
     """A file in a published volume: names that begin with two dots are the writer's own."""
-    yield from descending_path_errors(path, value)
+    found = descending_path_errors(path, value)
     if value.startswith("..") and not value.startswith("../"):
-        yield invalid(path, value, "must not start with '..'")
+        found = (*found, invalid(path, value, "must not start with '..'"))
+    return found

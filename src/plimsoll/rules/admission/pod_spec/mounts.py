@@ -27,7 +27,6 @@ def mount_errors(container: JsonObject, at: str, volumes: dict[str, JsonObject])
         return
     privileged = bool((container.get("securityContext") or {}).get("privileged"))
     as_devices = {each.get("name"): each.get("devicePath") for each in devices}
-    as_mounts = {each.get("name"): each.get("mountPath") for each in mounts}
     paths: set[str] = set()
     for index, mount in enumerate(mounts):
         path, name = f"{at}.volumeMounts[{index}]", mount.get("name") or ""
@@ -47,7 +46,9 @@ def mount_errors(container: JsonObject, at: str, volumes: dict[str, JsonObject])
             yield invalid(f"{path}.mountPath", target, "must not already exist as a path in volumeDevices")
         if not _DETAILS.isdisjoint(mount):
             yield from _detail_errors(mount, f"{at}.volumeMounts", path, privileged=privileged)
-    yield from _device_errors(devices, f"{at}.volumeDevices", volumes, as_mounts)
+    if devices:
+        as_mounts = {each.get("name"): each.get("mountPath") for each in mounts}
+        yield from _device_errors(devices, f"{at}.volumeDevices", volumes, as_mounts)
 
 
 def _detail_errors(mount: JsonObject, list_at: str, at: str, *, privileged: bool) -> Iterator[FieldError]:

@@ -50,7 +50,9 @@ def pod_context_errors(spec: JsonObject, at: str, rules: SpecRules) -> Iterator[
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         words = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield invalid(f"{at}.shareProcessNamespace", True, words)
-    context = spec.get("securityContext") or {}
+    context = spec.get("securityContext")
+    if not context:
+        return
     yield from _id_errors(context, at, ("fsGroup", "runAsUser", "runAsGroup"))
     for index, group in enumerate(context.get("supplementalGroups") or ()):
         yield from _id_error(f"{at}.supplementalGroups[{index}]", group)

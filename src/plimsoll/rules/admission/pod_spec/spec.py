@@ -65,7 +65,8 @@ def _container_errors(
         yield from environment_errors(container, at, every, rules)
     yield from mount_errors(container, at, volumes)
     yield from one_of(f"{at}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES)
-    yield from _claim_errors(container, at, spec)
+    if (container.get("resources") or {}).get("claims"):
+        yield from _claim_errors(container, at, spec)
     if context := container.get("securityContext"):
         own_users = spec.get("hostUsers") is False
         yield from container_context_errors(context, f"{at}.securityContext", own_users=own_users)
@@ -91,7 +92,6 @@ def _rest(spec: JsonObject, rules: SpecRules) -> Iterator[FieldError]:
         for index, container in enumerate(spec.get(kind) or ())
         if container.get("securityContext") is not None
     ]
-    without = sum(len(spec.get(kind) or ()) for kind in CONTAINERS) - len(contexts)
     yield from pod_context_errors(spec, f"{_AT}.securityContext", rules)
     if affinity := spec.get("affinity"):
         yield from affinity_errors(affinity, f"{_AT}.affinity")
@@ -100,10 +100,12 @@ def _rest(spec: JsonObject, rules: SpecRules) -> Iterator[FieldError]:
     if constraints := spec.get("topologySpreadConstraints"):
         yield from spread_errors(constraints, f"{_AT}.topologySpreadConstraints")
     if contexts or spec.get("securityContext"):
+        without = sum(len(spec.get(kind) or ()) for kind in CONTAINERS) - len(contexts)
         yield from host_process_errors(spec, _AT, [*contexts, *((_AT, {}) for _ in range(without))])
     yield from host_user_errors(spec, _AT)
     yield from host_name_errors(spec, _AT)
     if (deadline_s := spec.get("activeDeadlineSeconds")) is not None and not 1 <= deadline_s <= _MOST_DEADLINE_S:
         words = f"must be between 1 and {_MOST_DEADLINE_S}, inclusive"
         yield invalid(f"{_AT}.activeDeadlineSeconds", deadline_s, words)
-    yield from system_errors(spec, _AT, contexts)
+    if spec.get("os"):
+        yield from system_errors(spec, _AT, contexts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.pod_spec.environment import field_reference_errors, resource_reference_errors
@@ -19,6 +19,7 @@ from plimsoll.rules.admission.pod_spec.field_errors import (
     required,
     too_long,
 )
+from plimsoll.rules.admission.service_account import TOKEN_SOURCE
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
 from plimsoll.rules.quantity import QUANTITIES
@@ -67,7 +68,7 @@ def _source_errors(volume: JsonObject, at: str, name: str, pod_name: str) -> Ite
     for number, kind in enumerate(kinds):
         if number:
             yield forbidden(f"{at}.{kind}", _TWICE)
-        elif (check := _CHECKS.get(kind)) is not None:
+        elif (check := _CHECKS.get(kind)) is not None and volume[kind] != TOKEN_SOURCE:
             yield from check(volume[kind], f"{at}.{kind}")
     if kinds[:1] == ["ephemeral"] and pod_name and name:
         claim = f"{pod_name}-{name}"
@@ -137,11 +138,12 @@ def _projected(source: JsonObject, at: str) -> Iterator[FieldError]:
     yield from mode_errors(f"{at}.defaultMode", source.get("defaultMode"))
     paths: set[str] = set()
 
-    def clash(path: str, shown: str) -> Iterator[FieldError]:
+    def clash(path: str, shown: str) -> Iterable[FieldError]:
         if path in paths:
-            yield invalid(at, shown, "conflicting duplicate paths")
+            return (invalid(at, shown, "conflicting duplicate paths"),)
         if path:
             paths.add(path)
+        return ()
 
     for index, part in enumerate(source.get("sources") or ()):
         path = f"{at}.sources[{index}]"

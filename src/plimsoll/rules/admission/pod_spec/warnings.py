@@ -6,10 +6,11 @@ Texts and order are those of Kubernetes 1.36 (pkg/api/pod/warnings.go), for all 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from plimsoll.rules.admission.service_account import TOKEN_SOURCE
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, label_value_problems
 from plimsoll.rules.quantity import QUANTITIES
@@ -40,6 +41,9 @@ _VOLUMES = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
+_WARNED_VOLUMES = frozenset({*_VOLUMES, "ephemeral"})
+_WITH_FILES = frozenset({"configMap", "secret", "downwardAPI", "projected"})
+_BYTES = ("memory", "ephemeral-storage")
 _NULL_SELECTOR = "a null labelSelector results in matching no pod"
 _POD_SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
 _CONTAINER_SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
@@ -69,7 +73,7 @@ def pod_warnings(pod: JsonObject) -> list[str]:
 def claim_warnings(spec: JsonObject, path: str) -> Found:
     resources = spec.get("resources") or {}
     for kind in ("requests", "limits"):
-        yield from _fraction(resources.get(kind), "storage", f"{path}.resources.{kind}")
+        yield from _fraction(resources.get(kind) or {}, "storage", f"{path}.resources.{kind}")
 
 
 def _warnings(pod: JsonObject, path: str) -> Found:
@@ -77,20 +81,23 @@ def _warnings(pod: JsonObject, path: str) -> Found:
     spec, annotations = pod.get("spec") or {}, (pod.get("metadata") or {}).get("annotations") or {}
     affinity, at = spec.get("affinity") or {}, f"{path}spec"
     yield from _placement(spec, affinity, at)
-    for name, text in _ANNOTATIONS.items():
+    for name, text in _ANNOTATIONS.items() if annotations else ():
         if name in annotations:
             yield f"{path}metadata.annotations[{name}]: {text}"
     for index, volume in enumerate(spec.get("volumes") or ()):
-        yield from _volume(volume, f"{at}.volumes[{index}]")
+        if not _WARNED_VOLUMES.isdisjoint(volume):
+            yield from _volume(volume, f"{at}.volumes[{index}]")
     for volume in spec.get("volumes") or ():
-        yield from _overlaps(volume)
+        if not _WITH_FILES.isdisjoint(volume):
+            yield from _overlaps(volume)
     yield from _duplicates(spec.get("hostAliases"), "ip", f"{at}.hostAliases")
     yield from _duplicates(spec.get("imagePullSecrets"), "name", f"{at}.imagePullSecrets")
     for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
         if not secret.get("name"):
             yield f'{at}.imagePullSecrets[{index}].name: invalid empty name ""'
-    for name in ("memory", "ephemeral-storage"):
-        yield from _fraction(spec.get("overhead"), name, f"{at}.overhead")
+    if overhead := spec.get("overhead"):
+        for name in _BYTES:
+            yield from _fraction(overhead, name, f"{at}.overhead")
     security = spec.get("securityContext") or {}
     if not security.get("seccompProfile") and _POD_SECCOMP in annotations:
         yield f"{path}metadata.annotations[{_POD_SECCOMP}]: {_SECCOMP_GONE}"
@@ -100,19 +107,24 @@ def _warnings(pod: JsonObject, path: str) -> Found:
         for index, each in enumerate(spec.get(kind) or ())
     ]
     for container, where in containers:
-        yield from _profiles(container, annotations, security, path)
-        yield from _amounts(container.get("resources") or {}, f"{where}.resources")
-        yield from _hidden_variables(container.get("env") or (), f"{where}.env")
+        if annotations:
+            yield from _profiles(container, annotations, security, path)
+        if resources := container.get("resources"):
+            yield from _amounts(resources, f"{where}.resources")
+        if len(variables := container.get("env") or ()) > 1:
+            yield from _hidden_variables(variables, f"{where}.env")
     ports = [
         (port, f"{where}.ports[{index}]")
         for container, where in containers
         for index, port in enumerate(container.get("ports") or ())
     ]
-    yield from _ports(ports)
-    yield from _port_names(ports)
+    if ports:
+        yield from _ports(ports)
+        yield from _port_names(ports)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         yield f"{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
-    yield from _pod_affinity(affinity, f"{at}.affinity")
+    if affinity:
+        yield from _pod_affinity(affinity, f"{at}.affinity")
     for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
         yield from _address(server, f"{at}.dnsConfig.nameservers[{index}]")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
@@ -123,7 +135,17 @@ def _placement(spec: JsonObject, affinity: JsonObject, path: str) -> Found:
     for label in spec.get("nodeSelector") or ():
         if label in _LABELS:
             yield f"{path}.nodeSelector[{label}]: {_LABELS[label]}"
-    node, at = affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity"
+    if node := affinity.get("nodeAffinity"):
+        yield from _node_affinity(node, f"{path}.affinity.nodeAffinity")
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        where, label = f"{path}.topologySpreadConstraints[{index}]", constraint.get("topologyKey")
+        if label in _LABELS:
+            yield f"{where}.topologyKey: {label} is {_LABELS[label]}"
+        if constraint.get("labelSelector") is None:
+            yield f"{where}.labelSelector: {_NULL_SELECTOR}"
+
+
+def _node_affinity(node: JsonObject, at: str) -> Found:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     for index, term in enumerate((node.get(required) or {}).get("nodeSelectorTerms") or ()):
         yield from _node_term(term, f"{at}.{required}.nodeSelectorTerms[{index}]", with_values=False)
@@ -132,12 +154,6 @@ def _placement(spec: JsonObject, affinity: JsonObject, path: str) -> Found:
         yield from _node_term(
             weighted.get("preference") or {}, f"{at}.{preferred}[{index}].preference", with_values=True
         )
-    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
-        where, label = f"{path}.topologySpreadConstraints[{index}]", constraint.get("topologyKey")
-        if label in _LABELS:
-            yield f"{where}.topologyKey: {label} is {_LABELS[label]}"
-        if constraint.get("labelSelector") is None:
-            yield f"{where}.labelSelector: {_NULL_SELECTOR}"
 
 
 def _node_term(term: JsonObject, path: str, *, with_values: bool) -> Found:
@@ -175,16 +191,21 @@ def _volume(volume: JsonObject, path: str) -> Found:
 def _overlaps(volume: JsonObject) -> Found:
     name = volume.get("name") or ""
     for kind, title, naming in (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")):
-        source = volume.get(kind) or {}
-        described = f'{title} "{source.get(naming) or ""}"'
-        yield from _collisions(((item.get("path") or "", "") for item in source.get("items") or ()), name, described)
-    items = (volume.get("downwardAPI") or {}).get("items") or ()
-    yield from _collisions(((item.get("path") or "", "") for item in items), name, "DownwardAPI")
-    sources = (volume.get("projected") or {}).get("sources") or ()
-    for source in sources:
-        if not any(value is not None for value in source.values()):
-            yield f'volume "{name}" (Projected) has no sources provided'
-    yield from _collisions((file for source in sources for file in _projected(source)), name, "Projected")
+        if source := volume.get(kind):
+            described = f'{title} "{source.get(naming) or ""}"'
+            yield from _collisions(
+                [(item.get("path") or "", "") for item in source.get("items") or ()], name, described
+            )
+    if source := volume.get("downwardAPI"):
+        yield from _collisions(
+            [(item.get("path") or "", "") for item in source.get("items") or ()], name, "DownwardAPI"
+        )
+    if (projected := volume.get("projected")) and projected != TOKEN_SOURCE:
+        sources = projected.get("sources") or ()
+        for source in sources:
+            if not any(value is not None for value in source.values()):
+                yield f'volume "{name}" (Projected) has no sources provided'
+        yield from _collisions([file for source in sources for file in _projected(source)], name, "Projected")
 
 
 def _projected(source: JsonObject) -> Iterator[tuple[str, str]]:
@@ -198,18 +219,21 @@ def _projected(source: JsonObject) -> Iterator[tuple[str, str]]:
         yield token.get("path") or "", "ServiceAccountToken"
     if bundle := source.get("clusterTrustBundle"):
         yield bundle.get("path") or "", f'ClusterTrustBundle "{bundle.get("name") or bundle.get("signerName") or ""}"'
-    certificate = source.get("podCertificate") or {}
-    for field, part in (
-        ("certificateChainPath", "chain"),
-        ("keyPath", "key"),
-        ("credentialBundlePath", "credential bundle"),
-    ):
-        if certificate.get(field):
-            yield certificate[field], f"PodCertificate {part}"
+    if certificate := source.get("podCertificate"):
+        for field, part in (
+            ("certificateChainPath", "chain"),
+            ("keyPath", "key"),
+            ("credentialBundlePath", "credential bundle"),
+        ):
+            if certificate.get(field):
+                yield certificate[field], f"PodCertificate {part}"
 
 
-def _collisions(files: Iterable[tuple[str, str]], volume: str, described: str) -> Found:
+def _collisions(files: Sequence[tuple[str, str]], volume: str, described: str) -> Found:
     """Each path with those before it that are the same, above or below it."""
+    paths = {path for path, _ in files}
+    if len(paths) == len(files) and not any("/" in path for path in paths):
+        return
     before: list[tuple[str, str]] = []
     same: dict[str, list[int]] = {}
     below: dict[str, list[int]] = {}  # of each directory
@@ -303,13 +327,14 @@ def _port_names(ports: Iterable[tuple[JsonObject, str]]) -> Found:
 
 
 def _amounts(resources: JsonObject, path: str) -> Found:
-    for name in ("memory", "ephemeral-storage"):
+    for name in _BYTES:
         for kind in ("limits", "requests"):
-            yield from _fraction(resources.get(kind), name, f"{path}.{kind}")
+            if (amounts := resources.get(kind)) and name in amounts:
+                yield from _fraction(amounts, name, f"{path}.{kind}")
 
 
-def _fraction(amounts: JsonObject | None, name: str, path: str) -> Found:
-    amount = (amounts or {}).get(name)
+def _fraction(amounts: JsonObject, name: str, path: str) -> Found:
+    amount = amounts.get(name)
     if isinstance(amount, str) and QUANTITIES[amount].milli % 1000:
         yield f'{path}[{name}]: fractional byte value "{amount}" is invalid, must be an integer'
 
