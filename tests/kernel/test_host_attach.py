@@ -19,6 +19,7 @@ from plimsoll.linux.processes import oom_score_adj
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
 from tests.kernel.attach_bench import AttachBench, NriContainerd, ending, skip_reason
+from tests.kernel.attach_bursts import check_lower_limits
 from tests.kernel.attach_kills import KillBench, check_double_kills, check_kills, pod_document
 from tests.kernel.containerd import cgroup_parent, containerd_release, crun_problem, running
 from tests.kernel.containerd_checks import MIB
@@ -121,6 +122,13 @@ async def test_values_at_create_on_update_after_restarts_and_after_detach(bench:
     await bench.settled(lambda: bench.read(third.container_path, BURST) == "10000")
     assert bench.end() == 0
     assert bench.read(third.container_path, BURST) == "0"
+
+
+async def test_a_lower_cpu_limit_is_accepted_beside_attach_and_after_it(
+    bench: AttachBench, exercised: Callable[[str, str], None]
+) -> None:
+    took_s = await check_lower_limits(bench, 1)
+    exercised("attach", f"host, cgroup v1: bursts gone {took_s:.2f} s after SIGKILL")
 
 
 async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores_them(tmp_path: Path) -> None:

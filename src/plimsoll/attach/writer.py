@@ -19,7 +19,7 @@ from plimsoll.attach.journal import AttachJournal, JournalError
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
 from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, stat
 from plimsoll.net.ttrpc.peer import TtrpcError
-from plimsoll.rules.attach.values import Target
+from plimsoll.rules.attach.values import BURSTS
 from plimsoll.rules.attach.writes import Entry, Outcome, PlannedWrite, restoring
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.runtime.nri.messages import unified_update
@@ -63,15 +63,16 @@ class AttachWriter:
         return None if found is None else (found.files, found.inode)
 
     async def apply(self, writes: Sequence[PlannedWrite]) -> dict[str, str]:
-        """Journal, write and read back; the key of each write that failed, and why."""
+        """Journal, write and read back; the key of each write that failed, and why. Bursts come first: while the
+        runtime works, a kubelet may lower the quota that they were computed for."""
         self.journal.record(write.entry for write in writes)
+        failures = await self._each([write for write in writes if write.file in BURSTS])
         await self._through_runtime({write.entry: write.wanted for write in writes})
-        failures: dict[str, str] = {}
-        for write in writes:
-            problem = await self._write(write.entry, write.wanted)
-            if problem:
-                failures[write.entry.key] = problem
-        return failures
+        return failures | await self._each([write for write in writes if write.file not in BURSTS])
+
+    async def _each(self, writes: Sequence[PlannedWrite]) -> dict[str, str]:
+        done = {write.entry.key: await self._write(write.entry, write.wanted) for write in writes}
+        return {key: problem for key, problem in done.items() if problem}
 
     async def _through_runtime(self, values: Mapping[Entry, str]) -> bool:
         """Whether the runtime has them in its record, if it keeps one. What it has not written, the driver writes."""
@@ -122,12 +123,12 @@ class AttachWriter:
         found = self.read(entry.path, (entry.file,))
         return "it is gone" if found is None else await self._write(entry, entry.restored(found[0].get(entry.file, "")))
 
-    async def lift(self, target: Target, file: str, value: str) -> str:
+    async def rewrite(self, path: str, file: str, value: str) -> str:
         """Another value for a file that has one of ours: the journal gets it first. The reason if it is not written."""
-        found = self.read(target.path, (file,))
+        found = self.read(path, (file,))
         if found is None:
             return "it is gone"
-        text, entry = found[0].get(file, ""), self.journal.entries.get(f"{target.path}\t{file}")
+        text, entry = found[0].get(file, ""), self.journal.entries.get(f"{path}\t{file}")
         if entry is None or not entry.is_of(found[1]) or not entry.is_ours(text, self.page_size):
             return f"{file} is not as attach has set it"
         entry = entry.wants(value, text, self.page_size)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -22,9 +23,11 @@ class LockedError(Exception):
         self.path, self.pid = path, pid
 
 
-def take(path: Path) -> int:
-    """An fd that keeps the lock until it is closed. Raises LockedError."""
+def take(path: Path, within_s: float = 0.0) -> int:
+    """An fd that keeps the lock until it is closed. `within_s`: how long to wait for it. Raises LockedError."""
     fd = os.open(path, _OPEN, 0o600)
+    if within_s:
+        _wait(fd, within_s)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -35,6 +38,13 @@ def take(path: Path) -> int:
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
+
+
+def _wait(fd: int, within_s: float) -> None:
+    """Until the fd has the lock: flock itself has no timeout."""
+    waiting = threading.Thread(target=fcntl.flock, args=(fd, fcntl.LOCK_EX), daemon=True)
+    waiting.start()
+    waiting.join(within_s)
 
 
 def holder(path: Path) -> int | None:

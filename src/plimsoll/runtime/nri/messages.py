@@ -55,8 +55,13 @@ class LinuxMemory(_Message, frozen=True):
     reservation: Annotated[OptionalInt | None, 2] = None
 
 
+class LinuxCpu(_Message, frozen=True):
+    quota: Annotated[OptionalInt | None, 2] = None
+
+
 class LinuxResources(_Message, frozen=True):
     memory: Annotated[LinuxMemory | None, 1] = None
+    cpu: Annotated[LinuxCpu | None, 2] = None
     unified: Annotated[dict[str, str], 6] = {}
 
 
