@@ -24,6 +24,7 @@ from plimsoll.runtime.interface import CriResources
 from plimsoll.runtime.nri import messages as m
 from plimsoll.runtime.nri.plugin import NriSession
 from tests.kernel.attach_bench import AttachBench, NriContainerd, Pod, containerd_release, ending
+from tests.kernel.attach_bursts import check_lower_limits
 from tests.kernel.attach_kills import KillBench, check_double_kills, check_kills
 from tests.kernel.containerd import cgroup_parent, running
 from tests.kernel.containerd_checks import MIB
@@ -199,6 +200,11 @@ async def test_whether_the_runtime_applies_unified_on_update(bench: AttachBench)
     await asyncio.gather(running_session, return_exceptions=True)
     measured(f"unsolicited update with unified, containerd {containerd_release()}: {applied=} {failed=}")
     assert applied and not failed
+
+
+async def test_a_lower_cpu_limit_is_accepted_beside_attach_and_after_it(bench: AttachBench) -> None:
+    took_s = await check_lower_limits(bench, 2)
+    measured(f"bursts gone {took_s:.2f} s after SIGKILL")
 
 
 class Owner(SilentPlugin):
