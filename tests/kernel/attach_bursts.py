@@ -153,8 +153,12 @@ def _kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def guards(bench: AttachBench) -> list[int]:
-    """The children of attach, which has no others."""
-    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == bench.pid]
+    """attach has no other children."""
+    return children(bench.pid)
+
+
+def children(parent: int) -> list[int]:
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == parent]
 
 
 def _parent(pid: int) -> int:
