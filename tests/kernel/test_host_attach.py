@@ -21,7 +21,7 @@ from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
 from tests.kernel.attach_bench import AttachBench, NriContainerd, ending, skip_reason
 from tests.kernel.attach_bursts import check_lower_limits, children
-from tests.kernel.attach_kills import KillBench, check_double_kills, check_kills, pod_document
+from tests.kernel.attach_kills import KillBench, check_double_kills, check_guarded_kills, check_kills, pod_document
 from tests.kernel.containerd import cgroup_parent, containerd_release, crun_problem, running
 from tests.kernel.containerd_checks import MIB, SOON_S
 
@@ -193,6 +193,7 @@ async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores
         await bench.make()
         assert await check_kills(bench, range(1, 8)) >= 14
         assert await check_double_kills(bench, (1, 3, 5)) >= 30
+        assert await check_guarded_kills(bench, range(1, 9)) == 8
 
 
 async def test_observe_once_shows_what_would_be_written_and_changes_nothing(tmp_path: Path) -> None:

@@ -27,7 +27,11 @@ async def restore_bursts(writer: AttachWriter) -> bool:
     """Whether no burst of attach is left. A burst that an earlier version has given to the runtime stays in the journal
     until the runtime has forgotten it."""
     entries = [entry for entry in writer.journal.entries.values() if entry.file in BURSTS]
-    done = await writer.restore(entries, {entry.container_id for entry in entries})
+    try:
+        done = await writer.restore(entries, {entry.container_id for entry in entries})
+    except JournalError as error:  # after the writes: the entries stay
+        log.error("%s", error)
+        return False
     for each in done:
         if each.outcome == "failed":
             log.error("%s/%s cannot be restored to %s: %s", each.path, each.file, each.value, each.reason)
@@ -44,7 +48,7 @@ def main(directory: str) -> int:
         journal.load(boot_id())
         writer = AttachWriter(open_cgroupfs(this_host()), journal, os.sysconf("SC_PAGE_SIZE"))
         return int(not asyncio.run(restore_bursts(writer)))
-    except (PlimsollError, JournalError) as error:
+    except PlimsollError as error:
         log.error("the CPU bursts of attach stay: %s", error)
         return 1
 

@@ -31,8 +31,7 @@ class BurstGuard:
         """`command`: what it runs in the end, for tests."""
         words = (sys.executable, "-sP", "-m", "plimsoll.attach.bursts", str(directory.resolve()))
         self._command = shlex.join(command or words)
-        self._pipe = os.pipe2(os.O_CLOEXEC)
-        self._process = -1  # a pidfd
+        self._pipe = self._process = -1  # the writing end, and a pidfd
         self._ended_s: list[float] = []
         self.pid = 0  # 0: it does not run
         self.changed: Callable[[], None] = lambda: None  # it was killed
@@ -43,16 +42,20 @@ class BurstGuard:
             return ""
         if gives_up(self._ended_s, time.monotonic()):
             return "the process that takes them back when attach is killed was itself ended again and again"
+        waits, self._pipe = os.pipe2(os.O_CLOEXEC)
         paths = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
         try:
             self.pid = detached_process.start(
                 f"read -r end; exec {self._command} </dev/null",
-                fds={0: self._pipe[0], 2: 2, _LOCK: lock},
+                fds={0: waits, 2: 2, _LOCK: lock},
                 environment={"PYTHONPATH": paths},
                 blocked=BLOCKED,
             )
         except OSError as error:
+            os.close(self._pipe)
             return f"the process that takes them back when attach is killed cannot be started: {error.strerror}"
+        finally:
+            os.close(waits)
         self._process = os.pidfd_open(self.pid)
         asyncio.get_running_loop().add_reader(self._process, self._killed, lock)
         return ""
@@ -73,6 +76,7 @@ class BurstGuard:
     def _reaped(self) -> int:
         asyncio.get_running_loop().remove_reader(self._process)
         os.close(self._process)
+        os.close(self._pipe)
         pid, self.pid = self.pid, 0
         os.waitpid(pid, 0)
         return pid

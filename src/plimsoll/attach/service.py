@@ -349,8 +349,7 @@ class AttachService:
 
     def _must_stay(self, entry: Entry) -> bool:
         """A repaired process keeps its score; before the runtime is connected, its containers are not known."""
-        of_runtime = bool(entry.container_id) or entry.file in BURSTS
-        return entry.path.startswith(PROC) or (of_runtime and not self.plugin.is_synchronized)
+        return entry.path.startswith(PROC) or (bool(entry.container_id) and not self.plugin.is_synchronized)
 
     def _publish(self) -> None:
         self.meters.files.set(len(self.journal.entries))

@@ -28,7 +28,7 @@ from plimsoll.runtime.nri import messages as m
 from plimsoll.runtime.nri.plugin import NriSession
 from tests.kernel.attach_bench import AttachBench, NriContainerd, Pod, containerd_release, ending
 from tests.kernel.attach_bursts import check_lower_limits
-from tests.kernel.attach_kills import KillBench, check_double_kills, check_kills
+from tests.kernel.attach_kills import KillBench, check_double_kills, check_guarded_kills, check_kills
 from tests.kernel.containerd import cgroup_parent, running
 from tests.kernel.containerd_checks import MIB
 from tests.kernel.guest import GUEST_VARIABLE, JOB_VARIABLE
@@ -291,6 +291,8 @@ async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores
         measured(f"killed {found} times at writes to a tree of 2 pods, restored each time")
         pairs = await check_double_kills(kills, (1, 3, 5, 9))
         measured(f"killed {pairs} times twice in a row, restored each time")
+        guarded = await check_guarded_kills(kills, range(1, 24, 4))
+        measured(f"killed {guarded} times beside a guard, no burst left each time")
 
 
 UNIT = "plimsoll-attach.service"
