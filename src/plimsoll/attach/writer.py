@@ -18,11 +18,11 @@ import msgspec
 from plimsoll.attach.journal import AttachJournal, JournalError
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
 from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, stat
-from plimsoll.net.ttrpc.peer import TtrpcError
+from plimsoll.net.ttrpc.peer import UNKNOWN, TtrpcError
 from plimsoll.rules.attach.values import BURSTS
 from plimsoll.rules.attach.writes import Entry, Outcome, PlannedWrite, restoring
 from plimsoll.rules.cgroups.rounding import same_value
-from plimsoll.runtime.nri.messages import unified_update
+from plimsoll.runtime.nri.messages import ContainerUpdate, unified_update
 from plimsoll.runtime.nri.plugin import NriSession
 
 PROC = "/proc/"
@@ -51,7 +51,7 @@ class AttachWriter:
         self.driver, self.journal, self.page_size, self.session = driver, journal, page_size, session
         # Until the runtime is known, it is one that keeps them. On v1 no value of ours is given to it.
         self.runtime_updates_unified = driver.version == 2
-        self.reached_runtime = True  # at the last restore
+        self.not_forgotten: Set[str] = frozenset()  # at the last restore: containers whose record may have our values
 
     def read(self, path: str, files: Sequence[str]) -> tuple[Mapping[str, str], int] | None:
         """The texts and the inode; for a process, its score and start time. None if it is gone."""
@@ -74,33 +74,26 @@ class AttachWriter:
         done = {write.entry.key: await self._write(write.entry, write.wanted) for write in writes}
         return {key: problem for key, problem in done.items() if problem}
 
-    async def _through_runtime(self, values: Mapping[Entry, str]) -> bool:
-        """Whether the runtime has them in its record, if it keeps one. What it has not written, the driver writes."""
+    async def _through_runtime(self, values: Mapping[Entry, str], *, may_fail: bool = True) -> Set[str]:
+        """The containers whose record, if the runtime keeps one, does not have the values; with `may_fail`, those that
+        the runtime could not update are not among them. What it has not written, the driver writes."""
         session = self.session
         if session is None or not self.runtime_updates_unified:
-            return True
+            return frozenset()
         by_container: dict[str, dict[str, str]] = {}
         for entry, value in values.items():
             if is_of_container(entry):
                 by_container.setdefault(entry.container_id, {})[entry.file] = value
-        if not by_container:
-            return True
-        if not session.connected:
-            return False
-        updates = [unified_update(each, files) for each, files in by_container.items()]
-        asking = asyncio.create_task(session.update(updates))
+        if not by_container or not session.connected:
+            return by_container.keys()
+        updates = [unified_update(each, files, may_fail=may_fail) for each, files in by_container.items()]
+        asking = asyncio.create_task(_asked(session, updates))
         try:
-            failed = await asyncio.shield(asking)
+            return await asyncio.shield(asking)
         except asyncio.CancelledError:
             # The runtime carries it out in any case. Were it later than a restore, it would bring our values back.
             await asyncio.wait({asking})
             raise
-        except TtrpcError as error:
-            log.warning("the runtime did not update containers: %s", error)
-            return False
-        if failed:
-            log.warning("the runtime could not update %d containers", len(failed))
-        return not failed
 
     async def _write(self, entry: Entry, value: str) -> str:
         """Empty if the file has the value, otherwise the reason."""
@@ -146,9 +139,10 @@ class AttachWriter:
 
     async def restore(self, entries: Sequence[Entry], unsettled: Set[str] = frozenset()) -> list[Restored]:
         """Write the values from before, where ours are still there; entries that are done leave the journal. Those of
-        containers into which the runtime may bring a value back stay: it was not reached, or they are `unsettled`."""
+        containers into which the runtime may bring a value back stay: it could not update them, or they are
+        `unsettled`."""
         states = {entry: self.outcome(entry) for entry in entries}
-        self.reached_runtime = await self._through_runtime(self._records(states))
+        self.not_forgotten = await self._through_runtime(self._records(states), may_fail=False)
         done: list[Restored] = []
         for entry, outcome in states.items():
             reason = "it has another value than attach wrote" if outcome == "changed by another" else ""
@@ -162,7 +156,7 @@ class AttachWriter:
             entry
             for entry in states
             if (entry.path, entry.file) not in failed
-            and (not is_of_container(entry) or (self.reached_runtime and entry.container_id not in unsettled))
+            and not (is_of_container(entry) and entry.container_id in {*self.not_forgotten, *unsettled})
         )
         return done
 
@@ -176,3 +170,14 @@ class AttachWriter:
             elif outcome == "changed by another" and (found := self.read(entry.path, (entry.file,))) is not None:
                 values[entry] = found[0].get(entry.file, entry.before)
         return values
+
+
+async def _asked(session: NriSession, updates: Sequence[ContainerUpdate]) -> Set[str]:
+    """The ids of those that failed. containerd carries out what it can, and does not say which of several failed."""
+    try:
+        return await session.update(updates)
+    except TtrpcError as error:
+        if error.code == UNKNOWN and len(updates) > 1:
+            return {container_id for each in updates for container_id in await _asked(session, [each])}
+        log.warning("the runtime did not update containers: %s", error)
+        return {each.container_id for each in updates}
