@@ -4,7 +4,8 @@
 
 A container's files go through the runtime, if it applies `unified` on updates: it then keeps them in its own record of
 the container and writes them again at each update. What the runtime does not write, and all levels above containers,
-are written by the cgroup driver: systemd properties on systemd nodes, files otherwise.
+are written by the cgroup driver: systemd properties on systemd nodes, files otherwise. So are CPU bursts, which the
+runtime is not given.
 """
 
 from __future__ import annotations
