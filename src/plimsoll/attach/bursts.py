@@ -20,7 +20,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.logs import log_to_stderr
 from plimsoll.rules.attach.values import BURSTS
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("plimsoll.attach.bursts")  # also as a program
 
 
 async def restore_bursts(writer: AttachWriter) -> bool:

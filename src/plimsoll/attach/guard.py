@@ -48,7 +48,7 @@ class BurstGuard:
             self.pid = detached_process.start(
                 f"read -r end; exec {self._command} </dev/null",
                 fds={0: waits, 2: 2, _LOCK: lock},
-                environment={"PYTHONPATH": paths},
+                environment={**os.environ, "PYTHONPATH": paths},
                 blocked=BLOCKED,
             )
         except OSError as error:

@@ -196,7 +196,8 @@ class AttachService:
             for file, text in files[0].items():
                 if int(text) > int(target.files.get(file, text)):
                     problem = await self.writer.rewrite(target.path, file, target.files[file])
-                    log.info("%s: %s %s → %s %s", target.subject, file, text, target.files[file], problem)
+                    done = problem or f"{text} → {target.files[file]}, before its limit is lowered"
+                    log.log(logging.WARNING if problem else logging.INFO, "%s: %s %s", target.subject, file, done)
 
     # The loop
 
