@@ -325,8 +325,8 @@ async def test_a_container_that_the_runtime_cannot_update_stays_in_the_journal(
 
 
 async def test_two_kills_in_a_row() -> None:
-    """Every twelfth pair of points; `./dev prove attach` tries them all."""
-    assert await double_kills(POLICIES[0], POLICIES[1], POLICIES[3], every=12) > 100
+    """Every seventh pair of points; `./dev prove attach` tries them all."""
+    assert await double_kills(POLICIES[0], POLICIES[1], POLICIES[3], every=7) > 100
 
 
 class Lives(RuleBasedStateMachine):
