@@ -247,6 +247,7 @@ class AttachService:
 
     def _guarded(self, targets: Sequence[Target]) -> Sequence[Target]:
         """Bursts are set only while the guard runs."""
+        self._unguarded = ""
         if self.guard is None or self.scope.mode == "observe" or not any(map(has_burst, targets)):
             return targets
         self._unguarded = self.guard.start(self.journal.guard_lock)

@@ -304,6 +304,9 @@ async def test_bursts_are_set_only_beside_a_guard(guarded: Guarded, tmp_path: Pa
         assert (guard.pid, node.bursts()) == (0, ("0", "0"))
         (problem,) = node.service.status().problems
         assert problem.startswith("no CPU burst is set: ")
+        node.policy = AttachPolicy()
+        await node.service.round()
+        assert node.service.status().problems == ()
     finally:
         node.journal.guard_lock = own
 
