@@ -11,6 +11,7 @@ import pytest
 
 from plimsoll.cli.attach.command import attach
 from plimsoll.codec.yaml.reader import YamlError, read
+from plimsoll.linux import first_process
 from plimsoll.rules.attach.policy import attach_policy
 from tests.e2e.kubectl import NoKubectlError, any_binary, helm
 from tests.e2e.test_packages import DEPLOY, daemon_set, documents, ran
@@ -58,6 +59,7 @@ def test_attach_has_the_least_privileges(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_the_mode_and_the_options(way: str) -> None:
     (container,) = daemon_set(rendered(way))["containers"]
+    assert container["command"] == ["python", "-m", first_process.__name__, "plimsoll"]
     words: list[str] = container["args"]
     mode = {"helm": "observe", "overlays/repair-scores": "enforce"}.get(way, way.rpartition("/")[2])
     assert words[:3] == ["attach", "--mode", mode]

@@ -16,13 +16,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.attach.journal import AttachJournal
+from plimsoll.attach.guard import BurstGuard
+from plimsoll.attach.journal import GUARD_LOCK, GUARD_S, AttachJournal
 from plimsoll.attach.pods import PodBook
 from plimsoll.attach.service import AttachService, Mode, Scope
 from plimsoll.attach.writer import AttachWriter
+from plimsoll.audit.attached import boot_id
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.codec.lean.audited_pod import audited_pod
+from plimsoll.linux.files.file_lock import take
 from plimsoll.rules.attach.policy import AttachPolicy, Switches
+from plimsoll.rules.attach.values import BURSTS
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import profile_of
@@ -67,12 +71,17 @@ class KillBench:
         found = {path: self.driver.read(path, FILES) for path in self.paths}
         return {path: dict(group.files) for path, group in found.items() if group is not None}
 
-    def service(self, mode: Mode, policy: AttachPolicy) -> AttachService:
-        journal = AttachJournal(self.state / str(self.rounds))
-        journal.open("boot")
+    @property
+    def directory(self) -> Path:
+        return self.state / str(self.rounds)
+
+    def service(self, mode: Mode, policy: AttachPolicy, *, is_guarded: bool = False) -> AttachService:
+        journal = AttachJournal(self.directory)
+        journal.open(boot_id())
         writer = AttachWriter(self.driver, journal, 4096)
         scope = Scope(mode, frozenset({"default"}))
-        service = AttachService("n", self.setting, scope, lambda: policy, PodBook(), journal, writer)
+        guard = BurstGuard(self.directory) if is_guarded else None
+        service = AttachService("n", self.setting, scope, lambda: policy, PodBook(), journal, writer, guard)
         service.book.put(self.pods)
         return service
 
@@ -87,7 +96,14 @@ class KillBench:
         return found
 
     def killed(
-        self, mode: Mode, number: int, moment: Moment, policy: AttachPolicy = POLICY, *, again: bool = False
+        self,
+        mode: Mode,
+        number: int,
+        moment: Moment,
+        policy: AttachPolicy = POLICY,
+        *,
+        again: bool = False,
+        is_guarded: bool = False,
     ) -> bool:
         """One round in a child that is killed at its n-th write; whether it came that far. `again`: with the journal of
         the child before."""
@@ -96,7 +112,7 @@ class KillBench:
         if child == 0:
             try:
                 _kill_at(number, moment)
-                asyncio.run(self.service(mode, policy).round())
+                asyncio.run(self.service(mode, policy, is_guarded=is_guarded).round())
             finally:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
@@ -104,8 +120,8 @@ class KillBench:
 
     async def restored(self) -> list[Any]:
         """As `plimsoll detach` does."""
-        journal = AttachJournal(self.state / str(self.rounds))
-        journal.open("boot")
+        journal = AttachJournal(self.directory)
+        journal.open(boot_id())
         done = await AttachWriter(self.driver, journal, 4096).restore(list(journal.entries.values()))
         journal.close()
         return done
@@ -175,6 +191,22 @@ async def check_double_kills(bench: KillBench, numbers: Iterable[int]) -> int:
             check_texts(bench, trees, where)
             await check_detach(bench, before, where)
     return pairs
+
+
+async def check_guarded_kills(bench: KillBench, numbers: Iterable[int]) -> int:
+    """How many kills there were after which the guard has taken all bursts back. Other values stay as they are."""
+    before = bench.tree()
+    wanted = await bench.wanted()
+    kills = 0
+    for number in numbers:
+        moment = MOMENTS[number % 3]
+        kills += bench.killed("enforce", number, moment, is_guarded=True)
+        os.close(take(bench.directory / GUARD_LOCK, GUARD_S))
+        check_texts(bench, (before, wanted), (number, moment))
+        for path, files in bench.tree().items():
+            assert all(text == before[path][file] for file, text in files.items() if file in BURSTS), (path, number)
+        await check_detach(bench, before, (number, moment))
+    return kills
 
 
 def check_texts(bench: KillBench, trees: Iterable[Tree], where: object) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from plimsoll.linux.processes import oom_score_adj
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
 from tests.kernel.attach_bench import AttachBench, NriContainerd, ending, skip_reason
-from tests.kernel.attach_kills import KillBench, check_double_kills, check_kills, pod_document
+from tests.kernel.attach_bursts import check_lower_limits, children
+from tests.kernel.attach_kills import KillBench, check_double_kills, check_guarded_kills, check_kills, pod_document
 from tests.kernel.containerd import cgroup_parent, containerd_release, crun_problem, running
-from tests.kernel.containerd_checks import MIB
+from tests.kernel.containerd_checks import MIB, SOON_S
 
 BURST = "cpu.cfs_burst_us"
 LIMITED = {"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "64Mi"}}
@@ -123,6 +125,65 @@ async def test_values_at_create_on_update_after_restarts_and_after_detach(bench:
     assert bench.read(third.container_path, BURST) == "0"
 
 
+async def test_a_lower_cpu_limit_is_accepted_beside_attach_and_after_it(
+    bench: AttachBench, exercised: Callable[[str, str], None]
+) -> None:
+    took_s = await check_lower_limits(bench, 1)
+    exercised("attach", f"host, cgroup v1: bursts gone {took_s:.2f} s after SIGKILL")
+
+
+async def test_in_a_container_the_guard_outlives_attach(tmp_path: Path) -> None:
+    """In a PID namespace whose first process is the one of the DaemonSet, with the journal of a container before."""
+    if os.geteuid() != 0 or this_host().version != 1:
+        pytest.skip("attach on cgroup v1: needs root and a host with v1")
+    with cgroup_parent() as root:
+        bench = KillBench(root, 2, tmp_path)
+        await bench.make()
+        before = bench.tree()
+        wanted = await bench.wanted()
+        await asyncio.to_thread(write_files, tmp_path, root)
+        for _ in range(2):
+            await asyncio.to_thread(killed_in_a_container, tmp_path, lambda: bench.tree() == wanted)
+            assert bench.tree() == before
+
+
+def killed_in_a_container(directory: Path, attached_to: Callable[[], bool]) -> None:
+    words = ["--mode", "enforce", "--policy", "policy.json", "--pods", "pods.json", "--config", "kubelet.json"]
+    words += ["--profile", "1.36", "--state-dir", "state", "--nri-socket", "nowhere"]
+    module = [sys.executable, "-m"]
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *module, "plimsoll.linux.first_process"]
+    with open(directory / "log", "ab") as log:
+        command += [*module, "plimsoll", "attach", *words]
+        process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
+    try:
+        settled(attached_to, process, directory / "log")
+        (first,) = children(process.pid)
+        (attached,) = children(first)
+        assert len(children(attached)) == 1
+        os.kill(attached, signal.SIGKILL)
+        assert process.wait(SOON_S) == 128 + signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
+
+
+def settled(condition: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline_s = time.monotonic() + SOON_S
+    while not condition():
+        assert process.poll() is None and time.monotonic() < deadline_s, log.read_text()
+        time.sleep(0.02)
+
+
+def write_files(directory: Path, root: str) -> None:
+    files = {
+        "pods.json": {"kind": "List", "items": [pod_document(index) for index in range(2)]},
+        "kubelet.json": {"cgroupRoot": root, "cgroupDriver": "cgroupfs", "failCgroupV1": False},
+        "policy.json": {"cpuBurstPercent": 20, "memoryQoS": "hard"},
+    }
+    for name, content in files.items():
+        (directory / name).write_text(json.dumps(content))
+
+
 async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores_them(tmp_path: Path) -> None:
     """Without containerd, on a tree without processes. `./dev prove attach` does it at every write of 50 pods."""
     if os.geteuid() != 0 or this_host().version != 1:
@@ -132,6 +193,7 @@ async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores
         await bench.make()
         assert await check_kills(bench, range(1, 8)) >= 14
         assert await check_double_kills(bench, (1, 3, 5)) >= 30
+        assert await check_guarded_kills(bench, range(1, 9)) == 8
 
 
 async def test_observe_once_shows_what_would_be_written_and_changes_nothing(tmp_path: Path) -> None:
@@ -141,13 +203,7 @@ async def test_observe_once_shows_what_would_be_written_and_changes_nothing(tmp_
         bench = KillBench(root, 2, tmp_path)
         await bench.make()
         before = bench.tree()
-        files = {
-            "pods.json": {"kind": "List", "items": [pod_document(index) for index in range(2)]},
-            "kubelet.json": {"cgroupRoot": root, "cgroupDriver": "cgroupfs", "failCgroupV1": False},
-            "policy.json": {"cpuBurstPercent": 20, "memoryQoS": "hard"},
-        }
-        for name, content in files.items():
-            await asyncio.to_thread((tmp_path / name).write_text, json.dumps(content))
+        await asyncio.to_thread(write_files, tmp_path, root)
         words = ["--pods", "pods.json", "--config", "kubelet.json", "--policy", "policy.json", "--profile", "1.36"]
         arguments = [sys.executable, "-m", "plimsoll", "attach", "--mode", "observe", "--once", *words, "-o", "json"]
         said = await asyncio.to_thread(subprocess.run, arguments, cwd=tmp_path, capture_output=True, check=True)

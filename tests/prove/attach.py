@@ -21,7 +21,14 @@ from typing import Any
 
 from plimsoll.cgroups.drivers.detect import this_host
 from plimsoll.runtime.nri import messages as m
-from tests.kernel.attach_kills import MOMENTS, RESOURCES, KillBench, check_double_kills, check_kills
+from tests.kernel.attach_kills import (
+    MOMENTS,
+    RESOURCES,
+    KillBench,
+    check_double_kills,
+    check_guarded_kills,
+    check_kills,
+)
 from tests.kernel.containerd import cgroup_parent
 from tests.unit.attach.mortal_node import POLICIES, double_kills
 from tests.unit.runtime.nri.fake_runtime import fake_runtime
@@ -52,6 +59,7 @@ async def _kills(root: str, directory: Path) -> dict[str, int]:
     return {
         "kills": await check_kills(bench, range(1, writes + 1), MOMENTS),
         "double kills": await check_double_kills(bench, range(1, writes + 1)),
+        "kills beside a guard": await check_guarded_kills(bench, range(1, writes + 1)),
     }
 
 

@@ -74,9 +74,10 @@ def _note(session: NriSession, connecting: asyncio.Task[None], writer: AttachWri
     again = "it writes them again when the kubelet resizes one of them"
     if not writer.runtime_updates_unified:
         why = "it does not apply `unified` on updates"
-    elif not writer.reached_runtime:
+    elif writer.not_forgotten:
         error = connecting.exception() if connecting.done() and not connecting.cancelled() else None
-        why = str(error) if isinstance(error, NriError | OSError | PlimsollError) else "it does not answer"
+        why = f"it could not update {len(writer.not_forgotten)} of them" if session.connected else "it does not answer"
+        why = str(error) if isinstance(error, NriError | OSError | PlimsollError) else why
         again += ". They stay in the journal: run `plimsoll detach` again when it runs"
     else:
         return ""

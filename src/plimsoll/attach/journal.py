@@ -4,7 +4,8 @@ An entry is on disk (fsync) before the write that it describes. It is removed af
 when its cgroup is gone. The directory is on a tmpfs by default (/run), because cgroups end with a boot; elsewhere, the
 boot id in the file shows that it is of an earlier one.
 
-A lock makes sure that one attach or detach at a time works with it.
+A lock makes sure that one attach or detach at a time works with it. A second lock is shared with the guard of the
+bursts, which continues for a moment after an attach that was killed: the next one waits for it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.audit.attached import BOOT, JOURNAL
+from plimsoll.audit.attached import BOOT, JOURNAL, stored_entry
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.files.append_log import AppendLog, AppendLogCorruptError
 from plimsoll.linux.files.file_lock import LockedError, take
 from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.rules.attach.writes import Entry
 
-LOCK, STATUS = "lock", "status.json"
+LOCK, GUARD_LOCK, STATUS = "lock", "guard-lock", "status.json"
+GUARD_S = 30.0  # for the guard, which needs less than a second
 
 
 class JournalError(PlimsollError):
@@ -34,9 +36,9 @@ class AttachJournal:
         self.directory = directory
         self._log = AppendLog(directory / JOURNAL)
         self._entries: dict[str, Entry] = {}
-        self._lock = -1
+        self._lock = self.guard_lock = -1
 
-    def open(self, boot_id: str) -> None:
+    def open(self, boot_id: str, *, guard_s: float = GUARD_S) -> None:
         """Raises JournalError if another process uses it, or if it is damaged."""
         private_directory(self.directory)
         try:
@@ -44,6 +46,16 @@ class AttachJournal:
         except LockedError as error:
             who = "another process" if error.pid is None else f"process {error.pid}"
             raise JournalError(f"{who} is attached to this node ({self.directory}): end it first") from None
+        try:
+            self.guard_lock = take(self.directory / GUARD_LOCK, guard_s)
+        except LockedError:
+            raise JournalError(
+                f"the guard of an attach that has ended still works after {guard_s:g} s ({self.directory})"
+            ) from None
+        self.load(boot_id)
+
+    def load(self, boot_id: str) -> None:
+        """Without the locks: the guard has inherited its own. Raises JournalError if it is damaged."""
         try:
             stored = self._log.read()
         except FileNotFoundError:
@@ -54,7 +66,7 @@ class AttachJournal:
             stored = {}
             self._log.discard()
         try:
-            entries = [msgspec.json.decode(data, type=Entry) for key, data in stored.items() if key != BOOT]
+            entries = [stored_entry(data) for key, data in stored.items() if key != BOOT]
         except msgspec.DecodeError as error:
             raise self._unusable(f"an entry is not of this version: {error}") from None
         self._entries = {entry.key: entry for entry in entries}
@@ -68,9 +80,10 @@ class AttachJournal:
         )
 
     def close(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        for lock in (self._lock, self.guard_lock):
+            if lock >= 0:
+                os.close(lock)
+        self._lock = self.guard_lock = -1
 
     @property
     def entries(self) -> Mapping[str, Entry]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -23,8 +23,9 @@ from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.resources.cri import KERNEL_DEFAULT
 from plimsoll.runtime.nri import messages as m
 
-# The files that runtimes take as `unified`, with the kernel's default for each.
-DEFAULTS = {**KERNEL_DEFAULT, "cpu.max.burst": "0"}
+# The files that are given to runtimes as `unified`, with the kernel's default for each. No burst: a runtime that writes
+# what it remembers would be refused a lower quota as soon as attach is dead.
+DEFAULTS = KERNEL_DEFAULT
 UPDATES_UNIFIED_SINCE = (1, 7)  # containerd, the first release with this NRI; measured with 1.7.24 and 2.1.9
 MOST_CONTAINERS = 100_000
 SETTLED_S = 60.0  # after an answer; the runtime has carried it out long before
@@ -43,7 +44,8 @@ class KnownContainer(msgspec.Struct, frozen=True):
 
 class AttachPlugin:
     """`decide`: the target of one container, by uid, name and id. `acts`: whether a namespace's pods are changed.
-    `read`: the files of a cgroup and its inode, None if there is none."""
+    `read`: the files of a cgroup and its inode, None if there is none. `lower_bursts`: of a pod, by uid, to what
+    `quotas_us` allows."""
 
     def __init__(
         self,
@@ -54,13 +56,15 @@ class AttachPlugin:
         acts: Callable[[str], bool],
         has: Callable[[str], bool],
         read: Callable[[str, Sequence[str]], tuple[Mapping[str, str], int] | None],
+        lower_bursts: Callable[[str], Awaitable[None]],
         changed: Callable[[], None],
         page_size: int,
     ) -> None:
         self._book, self._journal, self._meters = book, journal, meters
         self._decide, self._acts, self._has, self._read, self._changed = decide, acts, has, read, changed
-        self._page_size = page_size
+        self._lower_bursts, self._page_size = lower_bursts, page_size
         self.containers: dict[str, KnownContainer] = {}
+        self.quotas_us: dict[str, int] = {}  # container id → the CPU quota that the runtime was asked for last
         self.runtime = ""
         self.is_synchronized = False
         self.updates_unified = True  # until the runtime is known
@@ -75,7 +79,7 @@ class AttachPlugin:
 
     def synchronized(self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container]) -> None:
         uids = {pod.id: pod.uid for pod in pods}
-        self.containers, self.is_synchronized = {}, True
+        self.containers, self.quotas_us, self.is_synchronized = {}, {}, True
         self._owned = {each.id: self._owned[each.id] for each in containers if each.id in self._owned}
         self._answered_s = {each.id: self._answered_s[each.id] for each in containers if each.id in self._answered_s}
         for each in containers:
@@ -91,7 +95,16 @@ class AttachPlugin:
         path = container.linux.cgroups_path if container.linux is not None else ""
         known = KnownContainer(container.id, container.name, uid, path)
         self.containers[container.id] = known
+        self._see_quota(container.id, container.linux.resources if container.linux is not None else None)
         return known
+
+    def _see_quota(self, container_id: str, resources: m.LinuxResources | None) -> None:
+        """0: it stays as it is; negative: no limit."""
+        quota = resources.cpu.quota if resources is not None and resources.cpu is not None else None
+        if quota is not None and quota.value > 0:
+            self.quotas_us[container_id] = quota.value
+        elif quota is not None and quota.value < 0:
+            self.quotas_us.pop(container_id, None)
 
     async def created(self, pod: m.PodSandbox, container: m.Container) -> m.ContainerAdjustment | None:
         known = self._know(container, pod.uid)
@@ -166,11 +179,14 @@ class AttachPlugin:
     async def updated(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources
     ) -> m.ContainerUpdate | None:
-        """Every update is answered, so that a resize by the kubelet does not undo ours."""
+        """Every update is answered, so that a resize by the kubelet does not undo ours. The runtime writes the quota
+        after the answer: a burst above it is lowered before."""
         known = self.containers.get(container.id) or self._know(container, pod.uid)
         if known is None:
             return None
+        self._see_quota(container.id, resources)
         await self._book.find(pod.uid)
+        await self._lower_bursts(pod.uid)
         target = self._decide(pod.uid, container.name, container.id)
         if target is None or not self._acts(self._book.pods[pod.uid].pod.metadata.namespace):
             return None
@@ -189,6 +205,7 @@ class AttachPlugin:
                 self.containers.pop(container.id, None)
                 self._owned.pop(container.id, None)
                 self._answered_s.pop(container.id, None)
+                self.quotas_us.pop(container.id, None)
             elif pod is not None and container.id not in self.containers:
                 self._know(container, pod.uid)
         self._changed()

@@ -13,12 +13,14 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Literal
 
 import msgspec
 
 from plimsoll.aio import Wakeup, in_slices
+from plimsoll.attach.bursts import restore_bursts
+from plimsoll.attach.guard import BurstGuard
 from plimsoll.attach.journal import STATUS, AttachJournal, JournalError
 from plimsoll.attach.plugin import AttachPlugin
 from plimsoll.attach.pods import PodBook
@@ -29,8 +31,9 @@ from plimsoll.attach.writer import PROC, AttachWriter
 from plimsoll.cgroups.drivers.block_io import on_this_machine
 from plimsoll.errors import InvalidConfigError
 from plimsoll.linux.files.state_dir import replace_private
+from plimsoll.rules.attach.bursts import bounded, has_burst, without_bursts
 from plimsoll.rules.attach.policy import AttachPolicy
-from plimsoll.rules.attach.values import AttachedPod, Decision, KnownPods, Target, decided, switch_problems
+from plimsoll.rules.attach.values import BURSTS, AttachedPod, Decision, KnownPods, Target, decided, switch_problems
 from plimsoll.rules.attach.writes import (
     Entry,
     PlannedWrite,
@@ -74,9 +77,11 @@ class AttachService:
         book: PodBook,
         journal: AttachJournal,
         writer: AttachWriter,
+        guard: BurstGuard | None = None,
     ) -> None:
+        """`guard`: without one, CPU bursts stay if this process is killed."""
         self.node, self.setting, self.scope, self.book = node, setting, scope, book
-        self.journal, self.writer = journal, writer
+        self.journal, self.writer, self.guard = journal, writer, guard
         self._policy = policy
         self.meters = AttachMeters()
         self._wake = Wakeup()
@@ -89,10 +94,13 @@ class AttachService:
             self._acts,
             self._has,
             writer.read,
+            self._lower_bursts,
             self._changed,
             page_size,
         )
         book.changed = self._changed
+        if guard is not None:
+            guard.changed = self._changed
         self.watchdog = Watchdog(writer, self.meters, acts=scope.mode != "observe")
         self.decision = Decision(())
         self._known: KnownPods = {}
@@ -108,6 +116,7 @@ class AttachService:
         self._plain = setting  # without block I/O, which is a part of the policy
         self._adopted: AttachPolicy | None = None
         self._problems: list[str] = []
+        self._unguarded = ""  # why no burst is set
         self._current()
 
     def _current(self) -> AttachPolicy:
@@ -177,7 +186,24 @@ class AttachService:
                 return msgspec.structs.replace(target, files=target.files | lifted)
         return None
 
+    async def _lower_bursts(self, uid: str) -> None:
+        """To the quotas that the runtime is asked for, before it and the kubelet write them."""
+        if self.scope.mode == "observe" or uid not in self.book.pods:
+            return
+        found = decided([self._attached(uid)], self._current(), self.setting, self._scope())
+        for target in bounded(found.targets, self.plugin.quotas_us):
+            files = self.writer.read(target.path, BURSTS) or ({}, 0)
+            for file, text in files[0].items():
+                if int(text) > int(target.files.get(file, text)):
+                    problem = await self.writer.rewrite(target.path, file, target.files[file])
+                    done = problem or f"{text} → {target.files[file]}, before its limit is lowered"
+                    log.log(logging.WARNING if problem else logging.INFO, "%s: %s %s", target.subject, file, done)
+
     # The loop
+
+    async def begin(self) -> None:
+        """In every mode: an attach that was killed together with its guard has left its bursts."""
+        await restore_bursts(self.writer)
 
     async def run(self) -> None:
         """Without end."""
@@ -205,18 +231,30 @@ class AttachService:
             reason = self.writer.driver.has(file) or "its controller is not enabled in the cgroup above"
             self._say_once(f"{target.subject}: {target.path} has no {file}: {reason}", logging.WARNING)
         page_size = self.setting.policy.page_size
-        writes = planned_writes(self.decision.targets, observed, self.journal.entries, page_size)
+        targets = self._guarded(bounded(self.decision.targets, self.plugin.quotas_us))
+        writes = planned_writes(targets, observed, self.journal.entries, page_size)
         writes = [write for write in writes if self._may_write(write)]
         writes += stale_entries(self.decision.targets, self.writer)
         self.pending = [_change(write) for write in writes]
         if self.scope.mode != "observe":
             await self._apply(writes)
             try:
-                await self._clean_up(observed.keys())
+                await self._clean_up(targets, observed.keys())
             except JournalError as error:
                 self._say_once(str(error))
         self._publish()
         self._forget_ended()
+
+    def _guarded(self, targets: Sequence[Target]) -> Sequence[Target]:
+        """Bursts are set only while the guard runs."""
+        self._unguarded = ""
+        if self.guard is None or self.scope.mode == "observe" or not any(map(has_burst, targets)):
+            return targets
+        self._unguarded = self.guard.start(self.journal.guard_lock)
+        if not self._unguarded:
+            return targets
+        self._say_once(f"no CPU burst is set: {self._unguarded}")
+        return [without_bursts(target) for target in targets]
 
     def _check_runtime(self) -> None:
         self.writer.runtime_updates_unified = self.plugin.updates_unified and self.writer.driver.version == 2
@@ -287,7 +325,7 @@ class AttachService:
             log.log(level, "%s", text)
         self._messages.add(text)
 
-    async def _clean_up(self, seen: Set[str]) -> None:
+    async def _clean_up(self, targets: Sequence[Target], seen: Set[str]) -> None:
         """Forget cgroups that are gone, and restore what the policy no longer asks for."""
         gone = [
             entry
@@ -297,10 +335,13 @@ class AttachService:
         self.journal.forget(gone)
         if not self.book.synced:
             return
-        old = [entry for entry in obsolete(self.decision.targets, self.journal.entries) if not self._must_stay(entry)]
+        old = [entry for entry in obsolete(targets, self.journal.entries) if not self._must_stay(entry)]
         for each in await self.writer.restore(old, self.plugin.unsettled()):
             if each.outcome != "already":
                 log.info("%s: %s → %s: %s", each.path, each.file, each.value, each.outcome)
+        is_set = any(entry.file in BURSTS for entry in self.journal.entries.values())
+        if self.guard is not None and not is_set and not any(map(has_burst, targets)):
+            self.guard.stop()
 
     def _has_ended(self, entry: Entry) -> bool:
         """A container that was created and has not started has no cgroup yet; only the runtime knows of it."""
@@ -327,6 +368,8 @@ class AttachService:
         session = self.writer.session
         connected = session is not None and session.connected
         problems = [*self._problems]
+        if self._unguarded:
+            problems.append(f"no CPU burst is set: {self._unguarded}")
         if session is not None and not connected:
             problems.append(f"NRI: {session.problem}")
         if self.book.problem:
@@ -352,9 +395,11 @@ class AttachService:
         )
 
     async def end(self) -> None:
-        """At the end of the process, after `run` was cancelled: restore, if the policy says so."""
+        """At the end of the process, after `run` was cancelled: restore bursts, and all if the policy says so."""
         self._ending = True
         self._check_runtime()
+        if await restore_bursts(self.writer) and self.guard is not None:
+            self.guard.stop()
         if self._policy().restore_on_exit and self.scope.mode != "observe":
             for each in await self.writer.restore(list(self.journal.entries.values()), self.plugin.unsettled()):
                 if each.outcome == "failed":

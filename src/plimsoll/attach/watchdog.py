@@ -123,7 +123,7 @@ class Watchdog:
         key = f"{target.path}\t{HIGH}"
         before = self.lifted.get(key)
         self.lifted[key] = value
-        problem = await self._writer.lift(target, HIGH, value)
+        problem = await self._writer.rewrite(target.path, HIGH, value)
         if problem and before is None:
             del self.lifted[key]
         elif problem and before is not None:

@@ -4,7 +4,8 @@
 
 A container's files go through the runtime, if it applies `unified` on updates: it then keeps them in its own record of
 the container and writes them again at each update. What the runtime does not write, and all levels above containers,
-are written by the cgroup driver: systemd properties on systemd nodes, files otherwise.
+are written by the cgroup driver: systemd properties on systemd nodes, files otherwise. So are CPU bursts, which the
+runtime is not given.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import msgspec
 from plimsoll.attach.journal import AttachJournal, JournalError
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
 from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, stat
-from plimsoll.net.ttrpc.peer import TtrpcError
-from plimsoll.rules.attach.values import Target
+from plimsoll.net.ttrpc.peer import UNKNOWN, TtrpcError
+from plimsoll.rules.attach.values import BURSTS
 from plimsoll.rules.attach.writes import Entry, Outcome, PlannedWrite, restoring
 from plimsoll.rules.cgroups.rounding import same_value
-from plimsoll.runtime.nri.messages import unified_update
+from plimsoll.runtime.nri.messages import ContainerUpdate, unified_update
 from plimsoll.runtime.nri.plugin import NriSession
 
 PROC = "/proc/"
@@ -51,7 +52,7 @@ class AttachWriter:
         self.driver, self.journal, self.page_size, self.session = driver, journal, page_size, session
         # Until the runtime is known, it is one that keeps them. On v1 no value of ours is given to it.
         self.runtime_updates_unified = driver.version == 2
-        self.reached_runtime = True  # at the last restore
+        self.not_forgotten: Set[str] = frozenset()  # at the last restore: containers whose record may have our values
 
     def read(self, path: str, files: Sequence[str]) -> tuple[Mapping[str, str], int] | None:
         """The texts and the inode; for a process, its score and start time. None if it is gone."""
@@ -63,43 +64,37 @@ class AttachWriter:
         return None if found is None else (found.files, found.inode)
 
     async def apply(self, writes: Sequence[PlannedWrite]) -> dict[str, str]:
-        """Journal, write and read back; the key of each write that failed, and why."""
+        """Journal, write and read back; the key of each write that failed, and why. Bursts come first: while the
+        runtime works, a kubelet may lower the quota that they were computed for."""
         self.journal.record(write.entry for write in writes)
+        failures = await self._each([write for write in writes if write.file in BURSTS])
         await self._through_runtime({write.entry: write.wanted for write in writes})
-        failures: dict[str, str] = {}
-        for write in writes:
-            problem = await self._write(write.entry, write.wanted)
-            if problem:
-                failures[write.entry.key] = problem
-        return failures
+        return failures | await self._each([write for write in writes if write.file not in BURSTS])
 
-    async def _through_runtime(self, values: Mapping[Entry, str]) -> bool:
-        """Whether the runtime has them in its record, if it keeps one. What it has not written, the driver writes."""
+    async def _each(self, writes: Sequence[PlannedWrite]) -> dict[str, str]:
+        done = {write.entry.key: await self._write(write.entry, write.wanted) for write in writes}
+        return {key: problem for key, problem in done.items() if problem}
+
+    async def _through_runtime(self, values: Mapping[Entry, str], *, may_fail: bool = True) -> Set[str]:
+        """The containers whose record, if the runtime keeps one, does not have the values; with `may_fail`, those that
+        the runtime could not update are not among them. What it has not written, the driver writes."""
         session = self.session
         if session is None or not self.runtime_updates_unified:
-            return True
+            return frozenset()
         by_container: dict[str, dict[str, str]] = {}
         for entry, value in values.items():
             if is_of_container(entry):
                 by_container.setdefault(entry.container_id, {})[entry.file] = value
-        if not by_container:
-            return True
-        if not session.connected:
-            return False
-        updates = [unified_update(each, files) for each, files in by_container.items()]
-        asking = asyncio.create_task(session.update(updates))
+        if not by_container or not session.connected:
+            return by_container.keys()
+        updates = [unified_update(each, files, may_fail=may_fail) for each, files in by_container.items()]
+        asking = asyncio.create_task(_asked(session, updates))
         try:
-            failed = await asyncio.shield(asking)
+            return await asyncio.shield(asking)
         except asyncio.CancelledError:
             # The runtime carries it out in any case. Were it later than a restore, it would bring our values back.
             await asyncio.wait({asking})
             raise
-        except TtrpcError as error:
-            log.warning("the runtime did not update containers: %s", error)
-            return False
-        if failed:
-            log.warning("the runtime could not update %d containers", len(failed))
-        return not failed
 
     async def _write(self, entry: Entry, value: str) -> str:
         """Empty if the file has the value, otherwise the reason."""
@@ -122,12 +117,12 @@ class AttachWriter:
         found = self.read(entry.path, (entry.file,))
         return "it is gone" if found is None else await self._write(entry, entry.restored(found[0].get(entry.file, "")))
 
-    async def lift(self, target: Target, file: str, value: str) -> str:
+    async def rewrite(self, path: str, file: str, value: str) -> str:
         """Another value for a file that has one of ours: the journal gets it first. The reason if it is not written."""
-        found = self.read(target.path, (file,))
+        found = self.read(path, (file,))
         if found is None:
             return "it is gone"
-        text, entry = found[0].get(file, ""), self.journal.entries.get(f"{target.path}\t{file}")
+        text, entry = found[0].get(file, ""), self.journal.entries.get(f"{path}\t{file}")
         if entry is None or not entry.is_of(found[1]) or not entry.is_ours(text, self.page_size):
             return f"{file} is not as attach has set it"
         entry = entry.wants(value, text, self.page_size)
@@ -145,9 +140,10 @@ class AttachWriter:
 
     async def restore(self, entries: Sequence[Entry], unsettled: Set[str] = frozenset()) -> list[Restored]:
         """Write the values from before, where ours are still there; entries that are done leave the journal. Those of
-        containers into which the runtime may bring a value back stay: it was not reached, or they are `unsettled`."""
+        containers into which the runtime may bring a value back stay: it could not update them, or they are
+        `unsettled`."""
         states = {entry: self.outcome(entry) for entry in entries}
-        self.reached_runtime = await self._through_runtime(self._records(states))
+        self.not_forgotten = await self._through_runtime(self._records(states), may_fail=False)
         done: list[Restored] = []
         for entry, outcome in states.items():
             reason = "it has another value than attach wrote" if outcome == "changed by another" else ""
@@ -161,7 +157,7 @@ class AttachWriter:
             entry
             for entry in states
             if (entry.path, entry.file) not in failed
-            and (not is_of_container(entry) or (self.reached_runtime and entry.container_id not in unsettled))
+            and not (is_of_container(entry) and entry.container_id in {*self.not_forgotten, *unsettled})
         )
         return done
 
@@ -175,3 +171,14 @@ class AttachWriter:
             elif outcome == "changed by another" and (found := self.read(entry.path, (entry.file,))) is not None:
                 values[entry] = found[0].get(entry.file, entry.before)
         return values
+
+
+async def _asked(session: NriSession, updates: Sequence[ContainerUpdate]) -> Set[str]:
+    """The ids of those that failed. containerd carries out what it can, and does not say which of several failed."""
+    try:
+        return await session.update(updates)
+    except TtrpcError as error:
+        if error.code == UNKNOWN and len(updates) > 1:
+            return {container_id for each in updates for container_id in await _asked(session, [each])}
+        log.warning("the runtime did not update containers: %s", error)
+        return {each.container_id for each in updates}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 _SHELL = "/bin/sh"
 _SEARCH = "/usr/local/bin:/usr/bin:/bin"
@@ -15,8 +15,15 @@ _SEARCH = "/usr/local/bin:/usr/bin:/bin"
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-def start(command: str, *, fds: Mapping[int, int] | None = None, environment: Mapping[str, str] | None = None) -> int:
-    """Run a shell command; its pid. `fds`: fd in the child → fd here; 0, 1 and 2 are /dev/null unless passed."""
+def start(
+    command: str,
+    *,
+    fds: Mapping[int, int] | None = None,
+    environment: Mapping[str, str] | None = None,
+    blocked: Iterable[signal.Signals] = (),
+) -> int:
+    """Run a shell command; its pid. `fds`: fd in the child → fd here; 0, 1 and 2 are /dev/null unless passed.
+    `blocked`: signals that do not end it."""
     passed = dict(fds or {})
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2) if fd not in passed]
     doubled = [(os.POSIX_SPAWN_DUP2, own, child) for child, own in passed.items()]
@@ -27,7 +34,7 @@ def start(command: str, *, fds: Mapping[int, int] | None = None, environment: Ma
         {"PATH": _SEARCH, **(environment or {})},
         file_actions=[*doubled, *null, *closed],
         setsid=True,
-        setsigmask=(),
+        setsigmask=blocked,
         setsigdef=_RESET,
     )
 

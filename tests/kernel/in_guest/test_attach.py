@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,16 @@ import msgspec
 import pytest
 
 from plimsoll.attach.detach import SilentPlugin
+from plimsoll.attach.journal import GUARD_LOCK
+from plimsoll.audit.attached import STATE_DIR
+from plimsoll.linux.files.file_lock import take
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
 from plimsoll.runtime.nri import messages as m
 from plimsoll.runtime.nri.plugin import NriSession
 from tests.kernel.attach_bench import AttachBench, NriContainerd, Pod, containerd_release, ending
-from tests.kernel.attach_kills import KillBench, check_double_kills, check_kills
+from tests.kernel.attach_bursts import check_lower_limits
+from tests.kernel.attach_kills import KillBench, check_double_kills, check_guarded_kills, check_kills
 from tests.kernel.containerd import cgroup_parent, running
 from tests.kernel.containerd_checks import MIB
 from tests.kernel.guest import GUEST_VARIABLE, JOB_VARIABLE
@@ -201,6 +205,11 @@ async def test_whether_the_runtime_applies_unified_on_update(bench: AttachBench)
     assert applied and not failed
 
 
+async def test_a_lower_cpu_limit_is_accepted_beside_attach_and_after_it(bench: AttachBench) -> None:
+    took_s = await check_lower_limits(bench, 2)
+    measured(f"bursts gone {took_s:.2f} s after SIGKILL")
+
+
 class Owner(SilentPlugin):
     """Another plugin, which sets memory.high."""
 
@@ -282,6 +291,8 @@ async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores
         measured(f"killed {found} times at writes to a tree of 2 pods, restored each time")
         pairs = await check_double_kills(kills, (1, 3, 5, 9))
         measured(f"killed {pairs} times twice in a row, restored each time")
+        guarded = await check_guarded_kills(kills, range(1, 24, 4))
+        measured(f"killed {guarded} times beside a guard, no burst left each time")
 
 
 UNIT = "plimsoll-attach.service"
@@ -292,30 +303,73 @@ def systemctl(*words: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_unit_starts_in_its_sandbox(tmp_path: Path) -> None:
+def started_unit(tmp_path: Path, words: str) -> int:
+    """The pid of attach as a unit. The pods are those of `tmp_path/pods`."""
     if not SYSTEMD:
         pytest.skip("needs systemd")
     (tmp_path / "kubelet.json").write_text(json.dumps({"cgroupDriver": "systemd"}))
-    (tmp_path / "pods").mkdir()
-    words = f"--mode observe --pods {tmp_path}/pods --config {tmp_path}/kubelet.json --profile 1.36"
+    (tmp_path / "pods").mkdir(exist_ok=True)
+    words += f" --pods {tmp_path}/pods --config {tmp_path}/kubelet.json --profile 1.36"
     program = Path(sys.executable).with_name("plimsoll")
     text = (Path(__file__).resolve().parents[3] / "deploy/systemd" / UNIT).read_text()
     text = text.replace("/usr/local/bin/plimsoll", str(program)).replace("--mode observe", words)
     # The files of this test are in /tmp, and the guest has no journal.
     text = text.replace("PrivateTmp=yes", f"PrivateTmp=no\nStandardError=append:{tmp_path}/log")
+    text = text.replace("[Unit]", "[Unit]\nDefaultDependencies=no")  # the guest has few units
     Path("/run/systemd/system", UNIT).write_text(text)
     systemctl("daemon-reload")
-    began = systemctl("start", "--job-mode=ignore-dependencies", UNIT)  # the guest has few units
-    status, deadline_s = Path("/run/plimsoll/attach/status.json"), time.monotonic() + 60
-    while not status.exists():
+    (STATE_DIR / "status.json").unlink(missing_ok=True)
+    began = systemctl("start", UNIT)
+    unit_settled(tmp_path, (STATE_DIR / "status.json").exists, began)
+    return main_pid()
+
+
+def unit_settled(tmp_path: Path, condition: Callable[[], bool], began: str = "") -> None:
+    deadline_s = time.monotonic() + 60
+    while not condition():
         said = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
         assert time.monotonic() < deadline_s, f"{began}{systemctl('status', UNIT)}{said}"
         time.sleep(0.1)
-    (pid,) = systemctl("show", UNIT, "-p", "MainPID", "--value").split()
+
+
+def main_pid() -> int:
+    return int(systemctl("show", UNIT, "-p", "MainPID", "--value"))
+
+
+def test_the_unit_starts_in_its_sandbox(tmp_path: Path) -> None:
+    pid = started_unit(tmp_path, "--mode observe")
     found = Path(f"/proc/{pid}/status").read_text()
     bounding = int(re.findall(r"CapBnd:\t(\w+)", found)[0], 16)
     assert bounding == 1 << 24 | 1 << 1  # CAP_SYS_RESOURCE and CAP_DAC_OVERRIDE
     assert "Seccomp:\t2" in found and "NoNewPrivs:\t1" in found
-    assert json.loads(status.read_text())["mode"] == "observe"
+    assert json.loads((STATE_DIR / "status.json").read_bytes())["mode"] == "observe"
     systemctl("stop", UNIT)
     assert systemctl("is-active", UNIT).strip() == "inactive"
+
+
+def test_the_unit_is_killed_and_its_guard_may_finish(tmp_path: Path) -> None:
+    """systemd sends SIGTERM to what is left of the unit, and starts attach again only when that has ended."""
+    if not SYSTEMD:
+        pytest.skip("needs systemd")
+    pod = "kubepods-burstable-podu1.slice"
+    words = ["systemd-run", "--no-block", "--slice", pod, "-p", "DefaultDependencies=no", "sleep", "1000"]
+    subprocess.run(words, check=True, timeout=120)
+    subprocess.run(["systemctl", "set-property", "--runtime", pod, "CPUQuota=50%"], check=True, timeout=120)
+    burst = Path("/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice", pod, "cpu.max.burst")
+    resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m"}}
+    spec = {"containers": [{"name": "main", "image": "i", "resources": resources}]}
+    document = {"kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u1"}, "spec": spec}
+    (tmp_path / "pods").mkdir()
+    (tmp_path / "pods/p.json").write_text(json.dumps(document))
+    (tmp_path / "policy.json").write_text(json.dumps({"cpuBurstPercent": 80}))
+    try:
+        pid = started_unit(tmp_path, f"--mode enforce --policy {tmp_path}/policy.json")
+        unit_settled(tmp_path, lambda: burst.read_text() == "40000\n")
+        os.kill(pid, signal.SIGKILL)
+        lock = take(STATE_DIR / GUARD_LOCK, 60)
+        assert burst.read_text() == "0\n", (tmp_path / "log").read_text()
+        os.close(lock)
+        unit_settled(tmp_path, lambda: main_pid() not in (0, pid) and burst.read_text() == "40000\n")
+    finally:
+        systemctl("stop", UNIT)
+    assert burst.read_text() == "0\n"

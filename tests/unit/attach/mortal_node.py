@@ -27,7 +27,7 @@ from plimsoll.runtime.nri.plugin import NriSession
 from tests.unit.attach.attach_node import AttachNode, document
 from tests.unit.rules.attach.nodes import resources
 
-FILES = ("memory.min", "memory.low", "memory.high", "memory.oom.group")
+FILES = ("memory.min", "memory.low", "memory.high", "memory.oom.group", "cpu.max.burst")
 SIZES = [
     resources(memory=("64Mi", "128Mi"), cpu=("100m", "500m")),
     resources(memory=("32Mi", "96Mi"), cpu=("100m", "400m")),
@@ -35,9 +35,9 @@ SIZES = [
 ]
 POLICIES = [
     AttachPolicy(Switches("tiered")),
-    AttachPolicy(Switches("tiered", factor=0.5, oom_group="container")),
+    AttachPolicy(Switches("tiered", factor=0.5, oom_group="container", cpu_burst_percent=20)),
     AttachPolicy(Switches("hard", factor=0.3), restore_on_exit=True),
-    AttachPolicy(Switches("tiered", factor=0.7)),
+    AttachPolicy(Switches("tiered", factor=0.7, cpu_burst_percent=60)),
     AttachPolicy(),
 ]
 
@@ -173,6 +173,7 @@ class MortalNode:
         self._mortal_journal(node.journal)
         for name in self.sizes:
             self.show(name)
+        await node.service.begin()
 
     def _mortal_journal(self, journal: AttachJournal) -> None:
         real = journal._log.write
@@ -355,7 +356,7 @@ class MortalNode:
 
     async def check_restored(self) -> None:
         """After a detach: now, and after all that the runtime may do with its record later."""
-        usual = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.oom.group": "0"}
+        usual = {**dict.fromkeys(FILES, "0"), "memory.high": "max"}
         for _ in range(2):
             before = {path: usual | ({"memory.low": "8192"} if path == "/kubepods" else {}) for path in self.tree()}
             assert self.tree() == before

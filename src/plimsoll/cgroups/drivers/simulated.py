@@ -249,6 +249,7 @@ class SimulatedKernel:
             if int(memory) > int(limits.get("memory.memsw.limit_in_bytes", memory)):
                 raise ErrnoError(errno.EINVAL)
             self._make_room(path, int(text))
+        _check_burst({**files, file: text})
         files[file] = text
         self._enforce_limits(path)
 
@@ -359,6 +360,14 @@ class SimulatedHolders:
 
     def scope_of(self, pid: int) -> str | None:
         return self._scopes.get(pid)
+
+
+def _check_burst(files: Mapping[str, str]) -> None:
+    """A quota is at least the burst: https://docs.kernel.org/scheduler/sched-bwc.html"""
+    quota = files["cpu.max"].split()[0] if "cpu.max" in files else files.get("cpu.cfs_quota_us", "-1")
+    burst = files.get("cpu.max.burst") or files.get("cpu.cfs_burst_us", "0")
+    if quota not in (MAX, "-1") and int(burst) > int(quota):
+        raise ErrnoError(errno.EINVAL, "the burst is larger than the quota")
 
 
 def _ratio(files: Mapping[str, str]) -> float | None:

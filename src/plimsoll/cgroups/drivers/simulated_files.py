@@ -20,6 +20,7 @@ from plimsoll.rules.resources.files import MAX
 from plimsoll.rules.resources.memory import page_label
 
 MAX_PIDS = 4_194_304
+MAX_BURST_US = (1 << 44) // 1000
 _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = re.compile(r"([0-9]{1,19})([kmgtKMGT]?)", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]{1,19}", re.ASCII)
@@ -47,6 +48,7 @@ def control_files(
         files = {
             "cpu.weight": ("100", _whole(1, 10_000, beyond=errno.ERANGE)),
             "cpu.max": (f"{MAX} {DEFAULT_PERIOD_US}", _cpu_max),
+            "cpu.max.burst": ("0", _whole(0, MAX_BURST_US)),
             "memory.min": ("0", pages),
             "memory.low": ("0", pages),
             "memory.high": (MAX, pages),
@@ -64,6 +66,7 @@ def control_files(
             "cpu.shares": ("1024", _shares),
             "cpu.cfs_period_us": (str(DEFAULT_PERIOD_US), _whole(1000, 1_000_000)),
             "cpu.cfs_quota_us": ("-1", _quota),
+            "cpu.cfs_burst_us": ("0", _whole(0, MAX_BURST_US)),
             "memory.limit_in_bytes": (unlimited, pages),
             "pids.max": (MAX, numbers),
             "blkio.bfq.weight": ("100", _whole(1, 1000, beyond=errno.ERANGE)),

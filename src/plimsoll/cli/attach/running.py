@@ -14,12 +14,13 @@ import msgspec
 
 from plimsoll.aio import cancel_all
 from plimsoll.attach.detach import restored
+from plimsoll.attach.guard import BurstGuard
 from plimsoll.attach.journal import AttachJournal
 from plimsoll.attach.pods import PodBook, follow_api, follow_files, follow_socket
 from plimsoll.attach.policy_file import PolicyFile
 from plimsoll.attach.service import AttachService, Mode, Scope
 from plimsoll.attach.writer import AttachWriter, Restored
-from plimsoll.audit.attached import BOOT_ID, STATE_DIR
+from plimsoll.audit.attached import STATE_DIR, boot_id
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.drivers.systemd import SystemdCgroups
@@ -93,6 +94,7 @@ async def _serve(mode: Mode, options: Mapping[str, Any]) -> int:
         tasks.append(serve_metrics(host, port, service.meters.registry.text))
     log.info("attached to node %s in mode %s; the journal is in %s", source.name, mode, service.journal.directory)
     try:
+        await service.begin()
         async with asyncio.TaskGroup() as group:
             first, *others = [group.create_task(each) for each in tasks]
             await stop.wait()
@@ -144,22 +146,19 @@ async def _assembled(mode: Mode, options: Mapping[str, Any]) -> tuple[AttachServ
     source = await _source(options)
     setting = _setting(source, options)
     journal = AttachJournal(Path(options["state_dir"] or STATE_DIR))
-    journal.open(_boot_id())
+    journal.open(boot_id())
     label = tuple(options["canary_label"].partition("=")[::2]) if options["canary_label"] else None
     scope = Scope(mode, frozenset(options["canaries"]), label)
     driver = open_driver(setting.driver)
     writer = AttachWriter(driver, journal, setting.policy.page_size)
-    service = AttachService(source.name, setting, scope, policy.current, PodBook(), journal, writer)
+    guard = BurstGuard(journal.directory)
+    service = AttachService(source.name, setting, scope, policy.current, PodBook(), journal, writer, guard)
     return service, source
 
 
 def open_driver(name: str) -> CgroupDriver:
     files = open_cgroupfs(this_host())
     return SystemdCgroups(files) if name == "systemd" else files
-
-
-def _boot_id() -> str:
-    return BOOT_ID.read_text(encoding="ascii").strip()
 
 
 async def _source(options: Mapping[str, Any]) -> _Source:
@@ -256,7 +255,7 @@ async def _detach(options: Mapping[str, Any]) -> tuple[list[Restored], str]:
     journal = AttachJournal(Path(options["state_dir"] or STATE_DIR))
     if not journal.directory.exists():
         return [], f"{journal.directory} does not exist: attach has not run since this machine was started"
-    journal.open(_boot_id())
+    journal.open(boot_id())
     driver = open_driver("systemd" if any(".slice" in each.path for each in journal.entries.values()) else "cgroupfs")
     socket = Path(options["nri_socket"] or SOCKET)
     try:

@@ -34,6 +34,7 @@ from plimsoll.rules.resources.values import Values
 Level = Literal["pods", "class", "pod", "container"]
 MIN, LOW, HIGH, GROUP = "memory.min", "memory.low", "memory.high", "memory.oom.group"
 BURST_V2, BURST_V1 = "cpu.max.burst", "cpu.cfs_burst_us"
+BURSTS = (BURST_V2, BURST_V1)
 _RESERVATION: dict[str, Reservation] = {"tiered": "tiered", "hard": "requests", "off": "none"}
 
 
@@ -49,7 +50,8 @@ class AttachedPod(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One cgroup and the values that it should have. `score`: of its processes, if it is repaired."""
+    """One cgroup and the values that it should have. `score`: of its processes, if it is repaired. `quota_us`: of its
+    CPU limit; 0 if it has none."""
 
     path: str
     level: Level
@@ -58,6 +60,7 @@ class Target(msgspec.Struct, frozen=True):
     container_id: str = ""
     score: int | None = None
     switches: Switches = Switches()
+    quota_us: int = 0
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -236,7 +239,8 @@ def _of_pod(pod: SizedPod, setting: NodeConfig) -> list[Target]:
     files |= _burst(work.values, pod.burst, setting)
     if setting.policy.io is not None:
         files |= pod_files(setting.policy.io, work.qos, pod.io, setting.policy.cgroup_version)
-    targets = [Target(path, "pod", title, files, switches=pod.switches)]
+    quota_us = _limited(work.values.cpu_quota_us)
+    targets = [Target(path, "pod", title, files, switches=pod.switches, quota_us=quota_us)]
     for index, container in enumerate(work.containers):
         container_id = pod.attached.containers.get(container.name)
         if container_id:
@@ -250,6 +254,7 @@ def _of_pod(pod: SizedPod, setting: NodeConfig) -> list[Target]:
                     container_id,
                     work.scores[index] if pod.switches.repair_scores else None,
                     pod.switches,
+                    _limited(work.container_values[index].cpu_quota_us),
                 )
             )
     return targets
@@ -269,7 +274,11 @@ def container_files(pod: SizedPod, index: int, setting: NodeConfig) -> dict[str,
 
 
 def _burst(values: Values, percent: int, setting: NodeConfig) -> dict[str, str]:
-    quota = values.cpu_quota_us or 0
-    if percent == 0 or quota <= 0:
+    quota_us = _limited(values.cpu_quota_us)
+    if percent == 0 or quota_us == 0:
         return {}
-    return {BURST_V2 if setting.policy.cgroup_version == 2 else BURST_V1: str(quota * percent // 100)}
+    return {BURST_V2 if setting.policy.cgroup_version == 2 else BURST_V1: str(quota_us * percent // 100)}
+
+
+def _limited(quota_us: int | None) -> int:
+    return max(quota_us or 0, 0)

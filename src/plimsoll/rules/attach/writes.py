@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.attach.values import Level, Target
+from plimsoll.rules.attach.values import BURSTS, Level, Target
 from plimsoll.rules.blockio.files import WEIGHT_FILES, is_keyed, is_mixture, lines_of, with_lines
 from plimsoll.rules.cgroups.rounding import kept, same_value
 from plimsoll.rules.model.cgroup_names import Driver
@@ -28,7 +28,8 @@ MOST_PREVIOUS = 128  # more than the steps in which the watchdog raises memory.h
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created. `previous`: values of
-    attach that `wanted` replaces."""
+    attach that `wanted` replaces. `container_id`: of a container whose runtime may have the values in its record. It is
+    not given bursts: without attach, its record would make it write a burst above a lower quota."""
 
     path: str
     file: str
@@ -120,8 +121,11 @@ def planned_writes(
                 continue
             overwritten = known is not None and not known.is_ours(text, page_size)
             before = kept(file, text) if file in WEIGHT_FILES else text  # io.weight shows more than can be written
-            entry = known or Entry(target.path, file, before, wanted, inode, target.container_id)
-            entry = msgspec.structs.replace(entry, inode=inode, container_id=target.container_id)
+            container_id = target.container_id
+            if file in BURSTS:
+                container_id = "" if known is None else known.container_id
+            entry = known or Entry(target.path, file, before, wanted, inode, container_id)
+            entry = msgspec.structs.replace(entry, inode=inode, container_id=container_id)
             entry = entry.wants(wanted, text, page_size)
             found.append(PlannedWrite(target, file, text, written, entry, overwritten))
     return found
@@ -143,9 +147,14 @@ def missing_files(
 def obsolete(
     targets: Sequence[Target], journal: Mapping[str, Entry], keep: frozenset[str] = frozenset()
 ) -> list[Entry]:
-    """Entries of files that the policy no longer asks for; `keep`: paths whose pods are not known at the moment."""
+    """Entries of files that the policy no longer asks for; `keep`: paths whose pods are not known at the moment. Also
+    bursts that an earlier version has given to the runtime: it forgets them, and they are written again without it."""
     wanted = {f"{target.path}\t{file}" for target in targets for file in target.files}
-    return [entry for key, entry in journal.items() if key not in wanted and entry.path not in keep]
+    return [
+        entry
+        for key, entry in journal.items()
+        if (key not in wanted or (entry.file in BURSTS and entry.container_id)) and entry.path not in keep
+    ]
 
 
 def restoring(entry: Entry, found: str | None, inode: int | None, page_size: int) -> Outcome:

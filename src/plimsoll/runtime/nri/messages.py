@@ -55,8 +55,13 @@ class LinuxMemory(_Message, frozen=True):
     reservation: Annotated[OptionalInt | None, 2] = None
 
 
+class LinuxCpu(_Message, frozen=True):
+    quota: Annotated[OptionalInt | None, 2] = None
+
+
 class LinuxResources(_Message, frozen=True):
     memory: Annotated[LinuxMemory | None, 1] = None
+    cpu: Annotated[LinuxCpu | None, 2] = None
     unified: Annotated[dict[str, str], 6] = {}
 
 
@@ -148,6 +153,6 @@ class UpdateContainersResponse(_Message, frozen=True):
     failed: Annotated[tuple[ContainerUpdate, ...], 1] = ()
 
 
-def unified_update(container_id: str, unified: dict[str, str]) -> ContainerUpdate:
-    """`ignore_failure`: a container that has ended meanwhile must not fail the request of another."""
-    return ContainerUpdate(container_id, LinuxContainerUpdate(LinuxResources(unified=unified)), ignore_failure=True)
+def unified_update(container_id: str, unified: dict[str, str], *, may_fail: bool = True) -> ContainerUpdate:
+    """`may_fail`: the request does not fail, and containerd does not say that this one did."""
+    return ContainerUpdate(container_id, LinuxContainerUpdate(LinuxResources(unified=unified)), may_fail)

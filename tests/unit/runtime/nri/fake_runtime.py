@@ -11,13 +11,14 @@ import msgspec
 
 from plimsoll.codec.protobuf.structs import decode, encode
 from plimsoll.net.ttrpc.framing import FramingError
-from plimsoll.net.ttrpc.peer import TtrpcPeer
+from plimsoll.net.ttrpc.peer import UNKNOWN, TtrpcError, TtrpcPeer
 from plimsoll.runtime.nri import messages as m
 
 
 class FakeRuntime:
     """`begin`: what to do with a new plugin; by default it is configured and synchronized. While `free` is not set, it is
-    busy: plugins and updates wait; `asked` is set by a plugin or an update."""
+    busy: plugins and updates wait; `asked` is set by a plugin or an update. `names_failed`: updates that failed are
+    listed; containerd 2.1.9 carries out the others and says only that some failed."""
 
     def __init__(self, path: Path, version: str = "v2.1.9") -> None:
         self.path, self.version = path, version
@@ -26,6 +27,7 @@ class FakeRuntime:
         self.pods: tuple[m.PodSandbox, ...] = ()
         self.containers: tuple[m.Container, ...] = ()
         self.apply: Callable[[m.ContainerUpdate], bool] = lambda _update: True
+        self.names_failed = False
         self.peer: TtrpcPeer | None = None
         self.synchronized, self.asked, self.free = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.free.set()
@@ -51,7 +53,12 @@ class FakeRuntime:
         assert method == "UpdateContainers"
         asked = decode(m.UpdateContainersRequest, payload).update
         self.updates += asked
-        return encode(m.UpdateContainersResponse(tuple(each for each in asked if not self.apply(each))))
+        failed = [each for each in asked if not self.apply(each)]
+        if self.names_failed:
+            return encode(m.UpdateContainersResponse(tuple(failed)))
+        if not all(each.ignore_failure for each in failed):
+            raise TtrpcError(UNKNOWN, "NRI update of some containers failed")
+        return encode(m.UpdateContainersResponse())
 
     async def begin(self) -> None:
         answer = await self.call("Configure", m.ConfigureRequest("", "containerd", self.version))

@@ -93,8 +93,12 @@ async def test_a_session(path: Path) -> None:
         assert plugin.seen[-3:] == [(7, "c"), (10, "c"), (11, "c")]
         runtime.apply = lambda update: update.container_id != "gone"
         updates = [m.unified_update(each, {"memory.high": "max"}) for each in ("c", "gone")]
-        assert await session.update(updates) == {"gone"}
+        assert await session.update(updates) == set()
         assert [each.container_id for each in runtime.updates] == ["c", "gone"]
+        with pytest.raises(TtrpcError, match="some containers failed"):
+            await session.update([m.unified_update("gone", {"memory.high": "max"}, may_fail=False)])
+        runtime.names_failed = True
+        assert await session.update(updates) == {"gone"}
         await ended(running)
         with pytest.raises(TtrpcError, match="not connected"):
             await session.update(updates)
