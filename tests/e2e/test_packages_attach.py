@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from plimsoll.attach import first_process
 from plimsoll.cli.attach.command import attach
 from plimsoll.codec.yaml.reader import YamlError, read
-from plimsoll.linux import first_process
 from plimsoll.rules.attach.policy import attach_policy
 from tests.e2e.kubectl import NoKubectlError, any_binary, helm
 from tests.e2e.test_packages import DEPLOY, daemon_set, documents, ran

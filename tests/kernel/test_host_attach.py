@@ -151,7 +151,7 @@ def killed_in_a_container(directory: Path, attached_to: Callable[[], bool]) -> N
     words = ["--mode", "enforce", "--policy", "policy.json", "--pods", "pods.json", "--config", "kubelet.json"]
     words += ["--profile", "1.36", "--state-dir", "state", "--nri-socket", "nowhere"]
     module = [sys.executable, "-m"]
-    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *module, "plimsoll.linux.first_process"]
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *module, "plimsoll.attach.first_process"]
     with open(directory / "log", "ab") as log:
         command += [*module, "plimsoll", "attach", *words]
         process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)

@@ -1,4 +1,4 @@
-"""The first process of a container: `python -m plimsoll.linux.first_process PROGRAM ARGUMENT…`
+"""The first process of a container: `python -m plimsoll.attach.first_process PROGRAM ARGUMENT…`
 
 The kernel kills all processes of a PID namespace with its PID 1, and a container runtime does the same if the namespace
 is the host's. So a program that is the first process leaves no time to one beside it. This one starts the program,

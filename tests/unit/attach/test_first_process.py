@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-FIRST = [sys.executable, "-m", "plimsoll.linux.first_process"]
+FIRST = [sys.executable, "-m", "plimsoll.attach.first_process"]
 WITHIN_S = 30.0
 
 
