@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.profile import profile_named
-from tests.unit.rules.resize.resized_pods import ONE, container, pod, setting, verdict
+from plimsoll.rules.quantity import parse
+from plimsoll.rules.resize.allocation import allocation_of
+from plimsoll.rules.resize.verdict import PendingResize, queue_order
+from tests.unit.rules.resize.resized_pods import ONE, container, node, pod, setting, verdict
 from tests.unit.rules.resize.test_verdict import STATIC_MEMORY
 
 OLD_CPUS = "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy"
@@ -23,3 +27,53 @@ def test_exclusive_resources_by_release(release: str, cpu_policy: str, memory_po
     for around, message in (({"static_cpus": True}, cpu_policy), ({"static_memory": True}, memory_policy)):
         found = verdict(ONE, new, setting(profile=profile_named(release), **around))
         assert (found.decision, found.message) == (("Infeasible", message) if message else ("Accepted", ""))
+
+
+def test_in_1_32_and_1_33_one_gate_is_for_cpus_and_memory() -> None:
+    """RS-2: InPlacePodVerticalScalingExclusiveMemory came with 1.34."""
+    new = pod(container(cpu="1", memory="2Gi"))
+    for release, decision in (("1.33", "Accepted"), ("1.34", "Infeasible")):
+        around = setting(profile=profile_named(release), static_memory=True, gates=Gates(exclusive_cpus=True))
+        assert verdict(ONE, new, around).decision == decision
+
+
+@pytest.mark.parametrize(
+    ("release", "decision", "message"),
+    [
+        ("1.31", "Infeasible", "Node didn't have enough capacity: memory, requested: 8482979840, capacity: 8375186227"),
+        ("1.33", "Infeasible", "Node didn't have enough capacity: memory, requested: 8482979840, capacity: 8375186227"),
+        ("1.34", "Deferred", "Node didn't have enough resource: memory, requested: 8482979840, used: 0, capacity: 8375186227"),
+        ("1.36", "Deferred", "Node didn't have enough resource: memory, requested: 8482979840, used: 0, capacity: 8375186227"),
+    ],
+)  # fmt: skip
+def test_what_is_too_large_for_the_node(release: str, decision: str, message: str) -> None:
+    """03 §6 step 6: up to 1.33 beyond the Node's allocatable, then beyond its absolute allocatable, 102.8 MB more."""
+    old, new = pod(container(memory="1Gi", guaranteed=False)), pod(container(memory="8090Mi", guaranteed=False))
+    around = setting(
+        node=node(memory="8375186227"), profile=profile_named(release), absolute_allocatable={"memory": parse("8Gi")}
+    )
+    found = verdict(old, new, around)
+    assert (found.decision, found.message) == (decision, message)
+
+
+@pytest.mark.parametrize(("release", "decision"), [("1.30", "Accepted"), ("1.32", "Accepted"), ("1.33", "Infeasible")])
+def test_swap_prevents_a_resize_of_memory_since_1_33(release: str, decision: str) -> None:
+    """03 §6 step 3."""
+    old = pod(container(memory="1Gi", guaranteed=False))
+    new = pod(container(memory="2Gi", guaranteed=False))
+    around = setting(profile=profile_named(release), may_swap=lambda _pod, _container: True)
+    assert verdict(old, new, around).decision == decision
+
+
+def test_the_queue_sees_the_class_that_the_gates_give() -> None:
+    """03 §7, QC-2: an empty spec.resources decides the class up to 1.36, so only later the pod is Guaranteed."""
+    old, new = container(cpu="1", memory="1Gi"), container(cpu="2", memory="1Gi")
+    waiting = [
+        PendingResize(pod(new, name=name, **fields), allocation_of(pod(old, name=name, **fields)), since_s)
+        for name, since_s, fields in (("burstable", 1.0, {}), ("empty", 2.0, {"resources": {}}))
+    ]
+    waiting[0] = PendingResize(
+        pod(container(cpu="2", guaranteed=False), name="burstable"), waiting[0].allocation, waiting[0].pending_since_s
+    )
+    for fixed, first in ((False, "burstable"), (True, "empty")):
+        assert queue_order(waiting, Gates(fixed_class=fixed))[0].desired.metadata.name == first
