@@ -186,6 +186,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "the node answers Infeasible to a resize beyond its allocatable")
     too_large_for_absolute: bool = _row(True, {"1.27": False, "1.34": True}, "03 §6",
         "… beyond absolute allocatable, the limit of kubepods; no: beyond what the Node's status offers")
+    too_large_as_ranked: bool = _row(False, {"1.27": True}, "03 §6",
+        "… and the request is that of the eviction order, not the effective one (since 1.36: no such answer)")
     swap_prevents_resize: bool = _row(True, {"1.27": False, "1.33": True}, "03 §6",
         "the node answers Infeasible to another memory request of a container with LimitedSwap")
     too_large_reconsidered: bool = _row(True, {"1.27": False}, "03 §6",

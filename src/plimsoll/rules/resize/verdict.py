@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.eviction.ranking import ranking_request
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import CPU, MEMORY, Container, Pod, ResourceList, is_static
@@ -191,8 +192,10 @@ def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: Ga
 
 
 def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None:
-    """Step 6: larger than the whole node."""
+    """Step 6: larger than the whole node. Beside a sidecar of 3 CPUs, a container of 3 CPUs requests 3 up to 1.33."""
     requests = pod_requests(desired, gates=setting.gates)
+    if setting.profile.too_large_as_ranked:
+        requests = {name: ranking_request(desired, name, gates=setting.gates) for name in (MEMORY, CPU)}
     capacity = setting.absolute_allocatable if setting.profile.too_large_for_absolute else None
     if capacity is None:
         status = setting.load.node.status

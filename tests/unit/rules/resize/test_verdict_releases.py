@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.rules.model.gates import Gates
+from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.gates import Gates, resolved_gates
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.allocation import allocation_of
@@ -77,3 +78,20 @@ def test_the_queue_sees_the_class_that_the_gates_give() -> None:
     )
     for fixed, first in ((False, "burstable"), (True, "empty")):
         assert queue_order(waiting, Gates(fixed_class=fixed))[0].desired.metadata.name == first
+
+
+TOO_LARGE = "Node didn't have enough capacity: cpu, requested: 6000, capacity: 4000"
+OUT_OF_CPU = "Node didn't have enough resource: cpu, requested: 6000, used: 0, capacity: 4000"
+
+
+@pytest.mark.parametrize(
+    ("release", "message"), [("1.33", OUT_OF_CPU), ("1.34", TOO_LARGE), ("1.36", OUT_OF_CPU), ("documents", TOO_LARGE)]
+)
+def test_what_counts_as_too_large(release: str, message: str) -> None:
+    """03 §6 step 6: the request as it is ranked for eviction; up to 1.33 a sidecar counts like any init container."""
+    profile = profile_named(release)
+    gates = resolved_gates(default_config(profile).feature_gates, profile)
+    side = container("s", cpu="3", guaranteed=False, restartPolicy="Always")
+    old, new = (pod(container(cpu=cpu, guaranteed=False), initContainers=[side]) for cpu in ("500m", "3"))
+    found = verdict(old, new, setting(profile=profile, gates=gates))
+    assert (found.decision, found.message) == ("Infeasible" if message == TOO_LARGE else "Deferred", message)
