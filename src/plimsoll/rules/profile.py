@@ -238,6 +238,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "metrics: the ends of containers by type, exit code and reason")
     resize_metrics_by_priority: bool = _row(False, {"1.27": False, "1.37": True}, "03 §8",
         "metrics: pending resizes by priority, how long they are deferred, admissions by how resources are specified")
+    memory_request_restarts: bool = _row(True, {"1.27": False, "1.33": True}, "03 §3.1",
+        "another memory request restarts a container with RestartContainer for memory; no: only another limit does")
     sandbox_updated_first: bool = _row(False, {"1.27": False, "1.36": True}, "03 §10",
         "the runtime may refuse a pod's new size; otherwise it is only notified")
 

@@ -40,6 +40,7 @@ class Gates(msgspec.Struct, frozen=True):
     declared_limits_cumulative: bool = True
     ranking_counts_pod_level: bool = True
     sidecar_storage_limits: bool = False
+    memory_request_restarts: bool = True
     eviction_names_init_containers: bool = True
     eviction_grace: EvictionGrace = "least"
     init_resize_policy: InitResizePolicy = "not restart"
@@ -55,6 +56,7 @@ _ROWS = (
     "declared_limits_cumulative",
     "ranking_counts_pod_level",
     "sidecar_storage_limits",
+    "memory_request_restarts",
     "eviction_names_init_containers",
     "eviction_grace",
     "init_resize_policy",

@@ -6,9 +6,11 @@ import pytest
 
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.gates import Gates, resolved_gates
+from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.allocation import allocation_of
+from plimsoll.rules.resize.steps import pending_actuation
 from plimsoll.rules.resize.verdict import PendingResize, queue_order
 from tests.unit.rules.resize.resized_pods import ONE, container, node, pod, setting, verdict
 from tests.unit.rules.resize.test_verdict import STATIC_MEMORY
@@ -95,3 +97,21 @@ def test_what_counts_as_too_large(release: str, message: str) -> None:
     old, new = (pod(container(cpu=cpu, guaranteed=False), initContainers=[side]) for cpu in ("500m", "3"))
     found = verdict(old, new, setting(profile=profile, gates=gates))
     assert (found.decision, found.message) == ("Infeasible" if message == TOO_LARGE else "Deferred", message)
+
+
+@pytest.mark.parametrize(
+    ("release", "restarts"), [("1.32", []), ("1.33", ["c"]), ("1.37", ["c"]), ("documents", ["c"])]
+)
+def test_another_memory_request_restarts_since_1_33(release: str, restarts: list[str]) -> None:
+    """03 §3.1: with RestartContainer for memory. Another limit restarts in every release."""
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    profile = profile_named(release)
+    gates = resolved_gates(default_config(profile).feature_gates, profile)
+
+    def made(request: str, limit: str) -> Pod:
+        resources = {"requests": {"memory": request}, "limits": {"memory": limit}}
+        return pod({"name": "c", "resources": resources, "resizePolicy": policy})
+
+    began = allocation_of(made("1Gi", "2Gi"), gates)
+    for new, expected in ((made("1500Mi", "2Gi"), restarts), (made("1Gi", "3Gi"), ["c"])):
+        assert [each.name for each in pending_actuation(new, began, {"c"}, gates).restarts] == expected
