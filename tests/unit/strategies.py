@@ -338,6 +338,7 @@ _ENFORCEMENTS = st.sampled_from(
         ("system-reserved",),
     )
 )
+_OLDER_ENFORCEMENTS = _ENFORCEMENTS.filter(lambda values: not any(each.endswith("-compressible") for each in values))
 _PERIODS = st.sampled_from((100_000, 50_000, 1000, 1_000_000)) | st.integers(1000, 1_000_000)
 
 
@@ -365,7 +366,7 @@ def node_settings(draw: st.DrawFn, *, static_cpus: bool | None = False, pod_leve
         kube_reserved=kube,
         system_reserved_cgroup="/system.slice",
         kube_reserved_cgroup="/kube.slice",
-        enforce_node_allocatable=draw(_ENFORCEMENTS),
+        enforce_node_allocatable=draw(_ENFORCEMENTS if profile.compressible_enforcement else _OLDER_ENFORCEMENTS),
         qos_reserved_percent=draw(
             st.sampled_from(({}, {"memory": 0}, {"memory": 50}, {"memory": 100}, {"memory": 33}))
         ),

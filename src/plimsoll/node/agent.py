@@ -72,7 +72,7 @@ from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
 from plimsoll.rules.lifecycle.security_context import Abilities, app_armor_profiles
 from plimsoll.rules.lifecycle.service_links import LinkedService
 from plimsoll.rules.lifecycle.shutdown import REJECTED_MESSAGE, REJECTED_REASON
-from plimsoll.rules.lifecycle.status import NodeView
+from plimsoll.rules.lifecycle.status import NodeView, shows_allocated
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
 from plimsoll.rules.model.runnable import RunPod
@@ -182,9 +182,10 @@ class Agent:
             binds_memory=self.memory.is_static,
         )
         in_place = setting.config.gate("InPlacePodVerticalScaling")
+        allocated = shows_allocated(setting.config.gate, setting.profile)
         self.reports = PodReports(
             self.reporter, self.cgroups.readings,
-            lambda: NodeView((node_ip,), runtime.name, setting.profile, in_place, stop_signals),
+            lambda: NodeView((node_ip,), runtime.name, setting.profile, in_place, allocated, stop_signals),
             setting.policy.gates, clock, self._mirror_of,
             "" if self.cgroups.enforced else unenforced or "cgroups of this machine cannot be written",
         )  # fmt: skip

@@ -125,6 +125,7 @@ async def _query_runtime(endpoint: str, path: str, timeout_s: float) -> RuntimeI
 def node_place(live: LiveNode, name: str, home: Path) -> NodePlace:
     """A node with declared capacity is not the whole machine: eviction counts its pods."""
     from plimsoll.node.stats.stats import NodePlace  # only agents need statistics
+    from plimsoll.rules.node.node_config import withheld_hugepages
 
     pods_path = live.tree.status().path
     filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
@@ -137,6 +138,7 @@ def node_place(live: LiveNode, name: str, home: Path) -> NodePlace:
         containerfs=_existing(filesystems.containers),
         started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
         system_started_s=time.time(),
+        withheld_bytes=0 if live.declared_capacity else withheld_hugepages(live.setting),
     )
 
 

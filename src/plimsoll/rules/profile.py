@@ -28,6 +28,7 @@ Footprint = Literal["documents", "allocated", "actual", "containers", "pod"]
 MemoryMin = Literal["no", "by class", "always"]
 InitResizePolicy = Literal["refused", "stored", "allowed", "not restart"]
 ResizeChecks = Literal["together", "in parts", "with pod level", "with init containers", "with volumes"]
+EvictionGrace = Literal["own", "maximum", "least"]
 StaticCpuResize = Literal["follows", "quota only", "infeasible"]
 
 _T = TypeVar("_T")
@@ -101,17 +102,29 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "an init container after a sidecar with a limit counts as limited")
     pod_level_hugepages_inherited: bool = _row(True, {"1.27": False, "1.34": True}, "02 §7",
         "a container without a huge page limit gets that of the pod")
-    quota_with_exclusive_cpus: bool = _row(True, {"1.27": True, "1.33": False}, "02 §4.3",
-        "containers with exclusive CPUs keep their quota")
     container_weight: Literal["linear", "quadratic"] = _row("linear", {
             "1.27": "linear", "1.33": "quadratic", "1.34": "linear", "1.35": "quadratic"}, "02 §4.2",
         "how the cgroups library of the release converts shares to the weight of a container")
+    reservation_error_says_reservation: bool = _row(True, {"1.27": False, "1.30": True}, "N-7",
+        "`has a reservation of` against `has an allocatable of`, in the error of reservations beyond the capacity")
+    enforcement_without_hierarchy: bool = _row(True, {"1.27": False, "1.31": True}, "01 §10.4",
+        "without cgroupsPerQOS enforceNodeAllocatable may be [none], not only empty")
+    compressible_enforcement: bool = _row(True, {"1.27": False, "1.32": True}, "01 §10.4",
+        "enforceNodeAllocatable may be system-reserved-compressible or kube-reserved-compressible")
     driver_from_cri: bool = _row(False, {"1.27": False, "1.31": True}, "02 §2.2",
         "the container runtime names the cgroup driver")
 
     # Eviction and node
     ranking_counts_pod_level: bool = _row(True, {"1.27": False, "1.34": True}, "04 §5",
-        "eviction order: pod-level requests count and hide those of containers, and sidecars add up")
+        "eviction order: pod-level requests count and hide those of containers, and sidecars add up; the message names "
+        "the pod's request")
+    eviction_names_init_containers: bool = _row(True, {"1.27": False, "1.32": True}, "04 §7",
+        "the message of an eviction names init containers and sidecars that exceed their request too")
+    eviction_grace: EvictionGrace = _row("least", {"1.27": "own", "1.31": "maximum", "1.32": "least"}, "04 §7",
+        "grace period; least: 1 s if hard, if soft the lesser of evictionMaxPodGracePeriod and the pod's own; maximum: "
+        "if soft, evictionMaxPodGracePeriod; own: so too, but the pod's own if hard or if that is 0")
+    containerfs_signals: bool = _row(True, {"1.27": False, "1.29": True}, "04 §1",
+        "thresholds may name containerfs.available and containerfs.inodesFree")
     sidecar_storage_limits: bool = _row(False, {"1.27": False, "1.37": True}, "04 §7",
         "ephemeral-storage limits of sidecars are enforced by eviction")
     reclaim_before_eviction: bool = _row(True, {"1.27": False}, "04 §6",
@@ -141,6 +154,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "status.resize is written")
     resize_conditions: bool = _row(True, {"1.27": False, "1.33": True}, "03 §2",
         "PodResizePending and PodResizeInProgress are written")
+    allocated_status_needs_gate: bool = _row(False, {"1.27": False, "1.32": True, "1.33": False}, "03 §2",
+        "allocatedResources are in the status only with the feature gate InPlacePodVerticalScalingAllocatedStatus")
     allocated_at_create: bool = _row(True, {"1.27": False}, "03 §5",
         "the API server writes allocatedResources at create")
     resize_policy_defaulted: bool = _row(True, {"1.27": True, "1.33": False}, "D-3",
@@ -169,6 +184,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     # Resize: the node
     too_large_is_infeasible: bool = _row(True, {"1.27": True, "1.36": False}, "03 §6",
         "the node answers Infeasible to a resize beyond its allocatable")
+    too_large_for_absolute: bool = _row(True, {"1.27": False, "1.34": True}, "03 §6",
+        "… beyond absolute allocatable, the limit of kubepods; no: beyond what the Node's status offers")
+    too_large_as_ranked: bool = _row(False, {"1.27": True}, "03 §6",
+        "… and the request is that of the eviction order, not the effective one (since 1.36: no such answer)")
+    swap_prevents_resize: bool = _row(True, {"1.27": False, "1.33": True}, "03 §6",
+        "the node answers Infeasible to another memory request of a container with LimitedSwap")
     too_large_reconsidered: bool = _row(True, {"1.27": False}, "03 §6",
         "… and evaluates it again when the node changes")
     exclusive_resize_any: bool = _row(False, {"1.27": False, "1.32": True, "1.34": False}, "07 §6",
@@ -205,6 +226,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "CPUs with two owners")
     device_hints_of_used_nodes: bool = _row(True, {"1.27": False, "1.36": True}, "DM-7",
         "device manager: only NUMA nodes with devices of the resource are part of hints")
+    pod_level_unmanaged: bool = _row(True, {"1.27": False, "1.34": True}, "CM-10",
+        "a pod with pod-level resources gets neither exclusive CPUs nor memory of chosen NUMA nodes")
     static_cpu_resize: StaticCpuResize = _row("follows", {"1.27": "quota only", "1.32": "infeasible"}, "02 §10",
         "a CPU resize under the static policy: the cpuset follows whole CPUs; only the quota changes; Infeasible")
     shares_after_limit_on_shrink: bool = _row(True, {"1.27": True, "1.32": False}, "02 §9",
@@ -215,6 +238,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "metrics: the ends of containers by type, exit code and reason")
     resize_metrics_by_priority: bool = _row(False, {"1.27": False, "1.37": True}, "03 §8",
         "metrics: pending resizes by priority, how long they are deferred, admissions by how resources are specified")
+    memory_request_restarts: bool = _row(True, {"1.27": False, "1.33": True}, "03 §3.1",
+        "another memory request restarts a container with RestartContainer for memory; no: only another limit does")
     sandbox_updated_first: bool = _row(False, {"1.27": False, "1.36": True}, "03 §10",
         "the runtime may refuse a pod's new size; otherwise it is only notified")
 

@@ -22,6 +22,7 @@ from plimsoll.codec.node_pages import PressurePage
 from plimsoll.errors import InvalidConfigsError
 from plimsoll.rules.config.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
+    MEMORY_AVAILABLE,
     PID_AVAILABLE,
     FsLayout,
     Threshold,
@@ -33,7 +34,7 @@ from plimsoll.rules.eviction.decision import EvictionDecision, decision
 from plimsoll.rules.eviction.usage import PodUsage
 from plimsoll.rules.explain.departures import class_order_note
 from plimsoll.rules.model.objects import MEMORY, Node, Pod
-from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.rules.node.node_config import NodeConfig, withheld_hugepages
 from plimsoll.rules.profile import profile_of
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
 from plimsoll.rules.resources.allocated_status import allocated_from_status
@@ -304,6 +305,8 @@ def _capacity(signal: str, setting: NodeConfig) -> Quantity | None:
     if signal == PID_AVAILABLE:
         most = setting.machine.pid_capacity
         return None if most is None else from_units(most)
+    if signal == MEMORY_AVAILABLE and (withheld := withheld_hugepages(setting)):
+        return from_units(max(setting.machine.memory_bytes - withheld, 0), "BinarySI")
     return setting.capacity.get(RESOURCE_OF[signal])
 
 

@@ -84,7 +84,7 @@ class Placer:
         self._setting = setting
         self.topology: TopologySetting = topology_of(setting, machine.cpus, numa)
         self.plan: CpuPlan | None = cpu_plan(setting, machine.cpus) if setting.policy.static_cpus else None
-        is_static = setting.config.memory_manager_policy == "Static"
+        is_static = setting.config.static_memory
         self._memory: Machine | None = static_machine(setting, numa) if is_static else None
         self._pools = {name: Pool(devices) for name, devices in machine.devices.items()}
         self.pools = CpuPools({}, NO_CPUS) if self.plan is None else self.plan.pools({})

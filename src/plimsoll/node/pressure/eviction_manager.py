@@ -44,6 +44,7 @@ from plimsoll.rules.eviction.assessment import (
     Reclaim,
     assess,
     eviction_grace_s,
+    limit_grace_s,
     met_thresholds,
     node_reclaim,
     reclaimed,
@@ -65,7 +66,6 @@ from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod
 from plimsoll.rules.node.node_config import NodeConfig
 
 OTHERS_EVERY_S = 10.0  # file systems, process numbers and storage limits: the kubelet's interval
-LIMIT_GRACE_S = 1
 STALL_US, STALL_WINDOW_US = 50_000, 1_000_000
 REARM_S = 10.0  # §2.5: limits and page cache change, and the usage thresholds with them
 RETRY_S = 1.0
@@ -294,7 +294,8 @@ class EvictionManager:
         """Give terminating pods no more grace than an eviction would now; whether there are any."""
         terminating = self._pods.terminating()
         for pod in terminating:
-            grace_s = eviction_grace_s(threshold, pod, self._config.max_pod_grace_s, self._config.hard_grace_s)
+            config, rule = self._config, self._config.gates.eviction_grace
+            grace_s = eviction_grace_s(threshold, pod, config.max_pod_grace_s, config.hard_grace_s, rule)
             await self._pods.shorten_grace(pod.metadata.uid, grace_s)
         return bool(terminating)
 
@@ -413,7 +414,7 @@ class StorageLimits:
             finding = limit_finding(pod, usage.get(pod.metadata.uid), config.layout, gates=config.gates)
             if finding is not None:
                 self._sink.evicted(finding.signal, self._clock() - start_s)
-                await self._pods.evict_for_limit(finding, LIMIT_GRACE_S)
+                await self._pods.evict_for_limit(finding, limit_grace_s(pod, config.gates.eviction_grace))
 
 
 def _limits_storage(pod: Pod) -> bool:

@@ -68,7 +68,7 @@ class Signals:
     ) -> None:
         """`files`: how cgroup files are opened; None on a simulated kernel, which has no memory signals."""
         self._capacity_bytes, self._nodefs, self._imagefs = capacity_bytes, place.nodefs, place.imagefs
-        self._hugepages_bytes = hugepages_bytes
+        self._withheld_bytes = hugepages_bytes if memory_from == "cgroup" else 0  # MemAvailable does not contain them
         self._containerfs = place.containerfs or place.imagefs  # §1
         self._proc, self._clock, self._memory_from = proc, clock, memory_from
         self._unreadable: set[str] = set()
@@ -99,9 +99,8 @@ class Signals:
         if self._memory_from == "meminfo":
             free = meminfo_bytes((self._proc / "meminfo").read_text())["MemAvailable"]
             used = max(0, self._capacity_bytes - free)  # a declared node is never larger than that
-        # MemAvailable does not contain huge pages.
-        huge = self._hugepages_bytes if self._memory_from == "cgroup" else 0
-        memory = None if used is None else memory_observation(self._capacity_bytes, used, now_s, huge)
+        withheld = self._withheld_bytes
+        memory = None if used is None else memory_observation(self._capacity_bytes, used, now_s, withheld)
         if memory is not None:
             observations[MEMORY_AVAILABLE] = memory
         if pods is not None and pods.limit_bytes is not None and pods.working_set_bytes is not None:
@@ -118,7 +117,8 @@ class Signals:
             memory = None if reader is None else reader.read()
             if reader is None or memory is None:
                 continue
-            capacity = memory.limit_bytes if threshold.signal == ALLOCATABLE_MEMORY_AVAILABLE else self._capacity_bytes
+            of_pods = threshold.signal == ALLOCATABLE_MEMORY_AVAILABLE
+            capacity = memory.limit_bytes if of_pods else self._capacity_bytes - self._withheld_bytes
             if capacity is not None and capacity <= UNLIMITED_ABOVE_BYTES:
                 # In steps of a mebibyte, so that small changes of the page cache do not rearm the notification.
                 at_bytes = notifier_usage_bytes(threshold, capacity, memory.inactive_file_bytes or 0) >> 20 << 20

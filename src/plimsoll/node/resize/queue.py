@@ -169,7 +169,7 @@ class Resizes:
                 continue
             pending = self.conditions(uid).pending
             waiting.append(PendingResize(pod, allocation, pending.since_s if pending is not None else None))
-        for each in queue_order(waiting):
+        for each in queue_order(waiting, self._setting.gates):
             yield self._judge(each.desired, each.allocation, trigger)
 
     def _judge(self, pod: Pod, allocation: Allocation, trigger: Trigger) -> ResizeDecision:

@@ -39,7 +39,7 @@ class MemoryManager:
         """Raises InvalidConfigError if this machine does not fit the configuration."""
         self._file = StateFile("memory", directory / STATE, memory_state_from_json, memory_state_json)
         self._setting = setting
-        self.is_static = setting.config.memory_manager_policy == STATIC
+        self.is_static = setting.config.static_memory
         self._fresh: Machine = static_machine(setting, numa) if self.is_static else {}
         self.machine = self._fresh
         self.owned: dict[str, dict[str, Blocks]] = {}

@@ -85,6 +85,7 @@ class NodePlace(msgspec.Struct, frozen=True):
     node_path: str = "/"
     started_s: float = 0.0  # of the machine
     system_started_s: float = 0.0  # of the agent
+    withheld_bytes: int = 0  # huge pages, which are not among the available memory (HugepageAwareEviction)
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -118,7 +119,7 @@ class NodeSample(msgspec.Struct, frozen=True):
     measured: Measured
     pods: Measured | None  # of all pods together
     system: Mapping[str, Measured]
-    capacity_bytes: int
+    capacity_bytes: int  # of memory, without what is withheld
     nodefs: FileSystem | None
     imagefs: FileSystem | None
     containerfs: FileSystem | None
@@ -259,6 +260,7 @@ class Stats:
     def _node_sample(self) -> NodeSample:
         place, meminfo = self._node, meminfo_bytes((self._proc / "meminfo").read_text())
         own = self._readers.read(MACHINE, _NODE_PARTS) or CgroupUsage()
+        withheld_bytes = 0 if own.memory is None else place.withheld_bytes  # MemFree does not contain them
         if own.memory is None or own.cpu is None or own.cpu.usage_us is None:
             own = _machine_usage(own, meminfo, (self._proc / "stat").read_text())
         pods = self._readers.read(place.pods_path, _POD_PARTS)
@@ -268,7 +270,7 @@ class Stats:
             self._measured("node", own),
             None if pods is None else self._measured("pods", pods),
             {name: self._measured(f"/{name}", own) for name, own in system.items() if own is not None},
-            meminfo["MemTotal"],
+            meminfo["MemTotal"] - withheld_bytes,
             file_system(place.nodefs),
             file_system(place.imagefs),
             file_system(place.containerfs or place.imagefs),

@@ -162,8 +162,11 @@ def workload(raw: Pod, setting: NodeConfig, *, base: str = "spec", title: str = 
 
 
 def defaulted_on(raw: Pod, setting: NodeConfig) -> Pod:
-    """The pod as an API server with the node's gates and profile stores it."""
+    """The pod as an API server with the node's gates and profile stores it: it drops pod-level resources, which a
+    kubelet without the gate would still count in its sums of memory (02 §6.2)."""
     gates = setting.policy.gates
+    if raw.spec.resources is not None and not gates.pod_level:
+        raw = msgspec.structs.replace(raw, spec=msgspec.structs.replace(raw.spec, resources=None))
     return defaulted(raw, gates=gates, resize_policy=setting.profile.resize_policy_defaulted and gates.in_place)
 
 
@@ -172,7 +175,9 @@ def defaulted_workload(desired: Pod, setting: NodeConfig, *, base: str = "spec",
     work = sized(pod_totals(desired, policy.gates), policy, setting.driver)
     return msgspec.structs.replace(
         work,
-        counted=work.requests if work.pod is desired else counted_requests(desired, setting.profile.resize_footprint),
+        counted=work.requests
+        if work.pod is desired
+        else counted_requests(desired, setting.profile.resize_footprint, gates=policy.gates),
         share=class_sums([desired], gates=policy.gates),
         io=None if policy.io is None else _pod_io(desired, policy.io, policy.cgroup_version),
         base=base,

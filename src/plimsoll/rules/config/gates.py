@@ -42,8 +42,10 @@ GATES = (
     Gate("ContainerStopSignals", True, "`lifecycle.stopSignal` of a container counts, and statuses show it."),
     Gate("CPUManagerPolicyAlphaOptions", True, "Options of the CPU manager of alpha quality may be set."),
     Gate("CPUManagerPolicyBetaOptions", True, "Options of the CPU manager of beta quality may be set."),
+    Gate("CPUManagerPolicyOptions", True, "cpuManagerPolicyOptions may be set."),
     Gate("CustomCPUCFSQuotaPeriod", False, "cpuCFSQuotaPeriod may differ from 100ms."),
     Gate("DefaultPodSysctls", False, "defaultPodSysctls may be set."),
+    Gate("DisableCPUQuotaWithExclusiveCPUs", False, "Exclusive CPUs: the container and its pod have no CPU quota."),
     Gate("DRANodeAllocatableResources", False, "Devices may replace cpu and memory in a pod's requests."),
     Gate("EnvFiles", True, "Variables may come from a file of a volume (`fileKeyRef`)."),
     Gate("GracefulNodeShutdown", True, "A shutdown of the machine waits for the pods, by shutdownGracePeriod."),
@@ -52,6 +54,7 @@ GATES = (
     Gate("HugepageAwareEviction", False, "memory.available is reduced by the node's huge pages."),
     Gate("InPlacePodLevelResourcesVerticalScaling", True, "Pod-level resources may be resized."),
     Gate("InPlacePodVerticalScaling", True, "Resources of a running pod may change."),
+    Gate("InPlacePodVerticalScalingAllocatedStatus", False, "1.32: statuses show allocatedResources."),
     Gate("InPlacePodVerticalScalingExclusiveCPUs", False, "Containers with exclusive CPUs may be resized."),
     Gate("InPlacePodVerticalScalingExclusiveMemory", False, "Containers with NUMA-bound memory may be resized."),
     Gate("InPlacePodVerticalScalingInitContainers", True, "Ordinary init containers may be resized too."),
@@ -70,6 +73,7 @@ GATES = (
     Gate("KubeletCrashLoopBackOffMax", True, "crashLoopBackOff.maxContainerRestartPeriod counts."),
     Gate("KubeletFineGrainedAuthz", True, "`nodes/pods`, `nodes/healthz` and `nodes/configz` allow their pages alone."),
     Gate("KubeletInUserNamespace", False, "The Node says whether its agent runs in a user namespace (since 1.37)."),
+    Gate("MemoryManager", True, "memoryManagerPolicy counts.", True),
     Gate("MemoryQoS", False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
     Gate("MutablePodResourcesForSuspendedJobs", True, "A suspended Job may get other resources."),
     Gate("MutableSchedulingDirectivesForSuspendedJobs", True, "A suspended Job that has run may get other nodes."),
@@ -90,6 +94,7 @@ GATES = (
     Gate("SidecarContainers", True, "Init containers with restartPolicy Always run beside the others.", True),
     Gate("TopologyManagerPolicyAlphaOptions", True, "Options of the topology manager of alpha quality may be set."),
     Gate("TopologyManagerPolicyBetaOptions", True, "Options of the topology manager of beta quality may be set."),
+    Gate("TopologyManagerPolicyOptions", True, "topologyManagerPolicyOptions may be set."),
 )
 KNOWN_GATES = {gate.name: gate for gate in GATES}
 

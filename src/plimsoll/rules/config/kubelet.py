@@ -16,17 +16,25 @@ import msgspec
 
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.manager_options import (
+    CPU_OPTIONS_GATE,
+    CPU_OPTIONS_PATH,
+    TOPOLOGY_OPTIONS_GATE,
+    TOPOLOGY_OPTIONS_PATH,
     cpu_option_errors,
     no_reservation,
     none_option_error,
+    options_need_gates,
     topology_option_errors,
 )
 from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_errors
+from plimsoll.rules.config.thresholds import CONTAINERFS_AVAILABLE, CONTAINERFS_INODES_FREE
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.model.objects import CPU, ResourceList, Taint
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
+
+DEFAULT_RESTART_PERIOD_S = 300.0
 
 
 class PriorityPeriod(msgspec.Struct, frozen=True):
@@ -148,6 +156,11 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     def gate(self, name: str) -> bool:
         return self.feature_gates[name]
 
+    @property
+    def static_memory(self) -> bool:
+        """Whether the memory manager binds memory to NUMA nodes."""
+        return self.memory_manager_policy == "Static" and self.gate("MemoryManager")
+
 
 def on_host(config: KubeletConfig, cgroup_version: CgroupVersion) -> KubeletConfig:
     """Settings that depend on the machine: an unset singleProcessOOMKill is true on v1, false on v2 (02 §5)."""
@@ -172,7 +185,7 @@ def host_errors(
                     "singleProcessOOMKill", "cgroup v1 has no group kill: leave it unset or set it to true"
                 )
             )
-        if config.swap_behavior == "LimitedSwap":
+        if config.swap_behavior == "LimitedSwap" and profile.swap_rule == "limited":  # before, it gave no swap on v1
             errors.append(InvalidConfigError("memorySwap.swapBehavior", "LimitedSwap needs cgroup v2"))
     if online_cpus is not None:
         online, reserved = set(online_cpus), config.reserved_system_cpus
@@ -186,11 +199,13 @@ def config_errors(config: KubeletConfig, profile: Profile) -> list[InvalidConfig
     """Every contradiction between settings, on any machine."""
     return [
         *_cgroup_errors(config),
-        *_enforcement_errors(config),
+        *_enforcement_errors(config, profile),
+        *_signal_errors(config, profile),
         *_cpu_errors(config, profile),
         *_topology_errors(config, profile),
         *_memory_errors(config, profile),
         *_duration_errors(config),
+        *_back_off_errors(config),
         *_shutdown_errors(config),
         *_sysctl_errors(config),
     ]
@@ -218,9 +233,12 @@ ENFORCEABLE = (
 )
 
 
-def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
+def _enforcement_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
     """01 §10.4."""
     path, values = "enforceNodeAllocatable", config.enforce_node_allocatable
+    possible = [
+        value for value in ENFORCEABLE if profile.compressible_enforcement or not value.endswith("-compressible")
+    ]
     cgroups = {"system": config.system_reserved_cgroup, "kube": config.kube_reserved_cgroup}
     for value in sorted({value for value in values if values.count(value) > 1}):
         yield InvalidConfigError(path, f'"{value}" is listed more than once')
@@ -229,9 +247,11 @@ def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
             yield InvalidConfigError(path, f'"{owner}-reserved" and "{owner}-reserved-compressible" exclude each other')
     for value in dict.fromkeys(values):
         owner = value.partition("-")[0]
-        if value not in ENFORCEABLE:
-            yield InvalidConfigError(path, f'"{value}" is not one of {", ".join(ENFORCEABLE)}')
+        if value not in possible:
+            yield InvalidConfigError(path, f'"{value}" is not one of {", ".join(possible)}')
         elif value == "none":
+            if not (config.cgroups_per_qos or profile.enforcement_without_hierarchy):
+                yield InvalidConfigError(path, "must be empty without cgroupsPerQOS")
             if len(values) > 1:
                 yield InvalidConfigError(path, '"none" must be the only entry')
         else:
@@ -241,11 +261,28 @@ def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
                 yield InvalidConfigError(path, f'"{value}" needs cgroupsPerQOS; without it only "none" is possible')
 
 
+def _signal_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
+    """Signals that the release does not have yet; other names are the parser's (04 §2.1)."""
+    maps = {
+        "evictionHard": config.eviction_hard,
+        "evictionSoft": config.eviction_soft,
+        "evictionSoftGracePeriod": config.eviction_soft_grace_period,
+        "evictionMinimumReclaim": config.eviction_minimum_reclaim,
+    }
+    for name, signals in maps.items() if not profile.containerfs_signals else ():
+        for signal in signals:
+            if signal in (CONTAINERFS_AVAILABLE, CONTAINERFS_INODES_FREE):
+                yield InvalidConfigError(f"{name}[{signal}]", f"unsupported eviction signal {signal}")
+
+
 # 02 §10; whether they are alpha, beta or stable does not matter.
 def _cpu_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
     if config.cpu_cfs_quota_period_us != DEFAULT_PERIOD_US and not config.gate("CustomCPUCFSQuotaPeriod"):
         yield InvalidConfigError("cpuCFSQuotaPeriod", "other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod")
     options = config.cpu_manager_policy_options
+    if options and not config.gate(CPU_OPTIONS_GATE):
+        yield options_need_gates("CPU Manager", options, CPU_OPTIONS_PATH, "CPUManager", CPU_OPTIONS_GATE)
+        options = {}
     if config.cpu_manager_policy == "static":
         reserved = config.system_reserved.get(CPU, ZERO) + config.kube_reserved.get(CPU, ZERO)
         if not reserved:
@@ -256,8 +293,11 @@ def _cpu_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConf
 
 
 def _topology_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
-    if config.topology_manager_policy != "none":  # none does not read its options
-        yield from topology_option_errors(config.topology_manager_policy_options, config.gate, profile)
+    options = config.topology_manager_policy_options
+    if options and not config.gate(TOPOLOGY_OPTIONS_GATE):
+        yield options_need_gates("topology manager", options, TOPOLOGY_OPTIONS_PATH, TOPOLOGY_OPTIONS_GATE)
+    elif config.topology_manager_policy != "none":  # none does not read its options
+        yield from topology_option_errors(options, config.gate, profile)
 
 
 FORMER_FACTOR = 0.9  # the default up to 1.36, which a file may still contain
@@ -292,6 +332,14 @@ def _duration_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
         yield InvalidConfigError("cpuManagerReconcilePeriod", "must be greater than zero")
     if config.eviction_pressure_transition_period_s < 0:
         yield InvalidConfigError("evictionPressureTransitionPeriod", "must not be negative")
+
+
+def _back_off_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
+    """The text is the kubelet's."""
+    gate, field = "KubeletCrashLoopBackOffMax", "maxContainerRestartPeriod"
+    if config.crash_loop_max_period_s != DEFAULT_RESTART_PERIOD_S and not config.gate(gate):
+        sentence = f"FeatureGate {gate} not enabled, CrashLoopBackOff.MaxContainerRestartPeriod must not be set"
+        yield InvalidConfigError(f"crashLoopBackOff.{field}", sentence)
 
 
 TOTAL, CRITICAL, BY_PRIORITY = (

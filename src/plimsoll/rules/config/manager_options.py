@@ -20,6 +20,7 @@ TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 NEVER, STABLE = 999, "Stable"
 CPU_OPTIONS_PATH, TOPOLOGY_OPTIONS_PATH = "cpuManagerPolicyOptions", "topologyManagerPolicyOptions"
+CPU_OPTIONS_GATE, TOPOLOGY_OPTIONS_GATE = "CPUManagerPolicyOptions", "TopologyManagerPolicyOptions"
 MAX_ALLOWABLE = "max-allowable-numa-nodes"
 PREFER_CLOSEST = "prefer-closest-numa-nodes"
 ALIGN_BY_SOCKET, SINGLE_NUMA_NODE = "align-by-socket", "single-numa-node"
@@ -123,12 +124,23 @@ def no_reservation() -> InvalidConfigError:
     )
 
 
+def options_need_gates(manager: str, options: Mapping[str, str], path: str, *gates: str) -> InvalidConfigError:
+    """The kubelet's error about options of a manager while the gate for them is off."""
+    listed = ", ".join(f'"{gate}"' for gate in gates)
+    return InvalidConfigError(
+        path, f"{manager} policy options {_go_map(options)} require feature gates {listed} enabled"
+    )
+
+
+def _go_map(options: Mapping[str, str]) -> str:
+    return f"map[{' '.join(f'{name}:{value}' for name, value in sorted(options.items()))}]"
+
+
 def none_option_error(options: Mapping[str, str]) -> InvalidConfigError | None:
     """The policy `none` has no options (CM-3)."""
     if not options:
         return None
-    listed = " ".join(f"{name}:{value}" for name, value in sorted(options.items()))
-    sentence = f"{NONE_ERROR}None policy: received unsupported options=map[{listed}]"
+    sentence = f"{NONE_ERROR}None policy: received unsupported options={_go_map(options)}"
     return InvalidConfigError(CPU_OPTIONS_PATH, sentence)
 
 

@@ -52,6 +52,9 @@ def reading(
     """
     problems: Problems = []
     from_file = _file_values(document, problems)
+    missing = [BY_NAME[name] for name in from_file if not BY_NAME[name].is_in(profile)]
+    for row in missing:
+        del from_file[row.name]
     from_flags = _flag_values(flags or {}, problems)
     present = from_file | from_flags
     defaults = _default_values(profile)
@@ -72,6 +75,10 @@ def reading(
         f"{row.name} has no effect while the feature gate {row.gate} is off"
         for row in ROWS
         if row.gate and row.name in present and not gates[row.gate]
+    ]
+    notes += [
+        f"{row.name} has no effect: the kubelet of {profile.release} does not know it yet ({row.since}) and ignores it"
+        for row in missing
     ]
     notes += _replaced_by_cpu_list(values)
     given = document if isinstance(document, Mapping) else {}
@@ -286,7 +293,7 @@ def config_document(config: KubeletConfig, profile: Profile) -> JsonObject:
     configuration, except for headers of static pods, which may contain a secret: only their names are shown."""
     document: JsonObject = {"apiVersion": API_VERSION, "kind": KIND}
     for row in ROWS:
-        value = getattr(config, row.attribute) if row.attribute and row.in_file else None
+        value = getattr(config, row.attribute) if row.attribute and row.in_file and row.is_in(profile) else None
         if value is None:
             continue
         *groups, name = row.name.split(".")

@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.rules.config.field_types import KIND_WORDS, Kind
 from plimsoll.rules.config.gates import GATES
 from plimsoll.rules.config.thresholds import DEFAULT_EVICTION_HARD, EVICTION_HARD_1_27
-from plimsoll.rules.profile import DOCUMENTS, minor
+from plimsoll.rules.profile import DOCUMENTS, Profile, minor
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
@@ -35,6 +35,11 @@ class Row(msgspec.Struct, frozen=True):
     gate: str = ""  # without this feature gate the setting does nothing
     zero_is_unset: bool = False  # zero or empty text in the file means the default, as in Go
     in_file: bool = True  # false: the kubelet has it only as a flag
+    since: str = ""  # the first release whose file has it; older kubelets ignore it
+
+    def is_in(self, profile: Profile) -> bool:
+        """Whether the release has the setting; profile `documents` has all."""
+        return not self.since or profile.name == DOCUMENTS or minor(profile.release) >= minor(self.since)
 
     def default_in(self, profile: str) -> object:
         if not self.changed or profile == DOCUMENTS:
@@ -54,7 +59,7 @@ ROWS: tuple[Row, ...] = (
         "How cgroups are created: direct writes or systemd units; since 1.31 the runtime's wins.", "cgroup_driver",
         choices=("cgroupfs", "systemd"), zero_is_unset=True),
     Row("failCgroupV1", "boolean", False, "--fail-cgroupv1",
-        "Refuse to start on cgroup v1; the kubelet's default since 1.35.", "fail_cgroup_v1"),
+        "Refuse to start on cgroup v1; the kubelet's default since 1.35.", "fail_cgroup_v1", since="1.31"),
     Row("kubeletCgroups", "text", "", "--kubelet-cgroups",
         "Absolute name of the cgroup that the node agent moves itself into.", "kubelet_cgroups"),
     Row("systemCgroups", "text", "", "--system-cgroups",
@@ -111,16 +116,17 @@ ROWS: tuple[Row, ...] = (
         "Where memory.high lies between request and limit, above 0 and at most 1.", "memory_throttling_factor",
         changed={"1.37": None}, above=0, most=1, gate="MemoryQoS"),
     Row("memoryReservationPolicy", "text", "", "",
-        "Which protection requests give; new in 1.36. Unset: memory.min in every class.", "memory_reservation_policy",
-        changed={"1.36": "None"}, choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True),
+        "Which protection requests give. Unset before 1.36: memory.min in every class.", "memory_reservation_policy",
+        changed={"1.36": "None"}, choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True,
+        since="1.36"),
     Row("memoryManagerPolicy", "text", "None", "--memory-manager-policy",
         "Static binds the memory of Guaranteed pods to NUMA nodes.", "memory_manager_policy",
-        choices=("None", "Static"), zero_is_unset=True),
+        choices=("None", "Static"), gate="MemoryManager", zero_is_unset=True),
     Row("reservedMemory", "reserved", None, "--reserved-memory",
         "Memory of each NUMA node that no pod gets, for memoryManagerPolicy Static.", "reserved_memory"),
     Row("singleProcessOOMKill", "boolean", None, "",
         "Kill one process on a container's out-of-memory, not all; unset: true on v1, false on v2.",
-        "single_process_oom_kill"),
+        "single_process_oom_kill", since="1.32"),
     Row("memorySwap.swapBehavior", "text", "", "",
         "Whether Burstable containers may use swap, in proportion to their request; empty is NoSwap. Up to 1.29: "
         "LimitedSwap or UnlimitedSwap.",
@@ -151,7 +157,7 @@ ROWS: tuple[Row, ...] = (
         "Longest termination grace of a soft eviction, in seconds.", "eviction_max_pod_grace_period_s"),
     Row("mergeDefaultEvictionSettings", "boolean", False, "",
         "Keep the default thresholds of signals that the file's evictionHard leaves out.",
-        "merge_default_eviction_settings"),
+        "merge_default_eviction_settings", since="1.33"),
 
     # Loops and gates
     Row("syncFrequency", "duration", "1m", "--sync-frequency",
@@ -168,7 +174,7 @@ ROWS: tuple[Row, ...] = (
     Row("containerLogMaxFiles", "integer", 5, "--container-log-max-files",
         "Log files kept per container.", "container_log_max_files", least=2, zero_is_unset=True),
     Row("crashLoopBackOff.maxContainerRestartPeriod", "duration", "5m", "",
-        "Longest wait before a restart.", "crash_loop_max_period_s", least="1s", most="5m"),
+        "Longest wait before a restart.", "crash_loop_max_period_s", least="1s", most="5m", since="1.32"),
     Row("nodeStatusUpdateFrequency", "duration", "10s", "--node-status-update-frequency",
         "How often the node's status is computed.", "node_status_update_s", above="0s", zero_is_unset=True),
     Row("nodeStatusReportFrequency", "duration", "5m", "",
@@ -218,7 +224,7 @@ ROWS: tuple[Row, ...] = (
     Row("healthzPort", "integer", 10248, "--healthz-port", "Port of the health endpoint."),
     Row("healthzBindAddress", "text", "127.0.0.1", "--healthz-bind-address", "Address of the health endpoint."),
     Row("tlsCipherSuites", "texts", [], "--tls-cipher-suites", "Allowed cipher suites."),
-    Row("tlsCurvePreferences", "list", None, "", "Allowed key exchanges, by number."),
+    Row("tlsCurvePreferences", "list", None, "", "Allowed key exchanges, by number.", since="1.36"),
     Row("tlsMinVersion", "text", "", "--tls-min-version", "Oldest TLS version."),
     Row("rotateCertificates", "boolean", False, "--rotate-certificates",
         "Renew the client certificate; always done."),
@@ -250,14 +256,15 @@ ROWS: tuple[Row, ...] = (
     Row("enableSystemLogQuery", "boolean", False, "", "Let the machine's logs be searched."),
 
     # Without effect: images, logs
-    Row("podLogsDir", "text", "/var/log/pods", "", "Directory of the pods' log files."),
-    Row("containerLogMaxWorkers", "integer", 1, "", "Log rotations at one time."),
-    Row("containerLogMonitorInterval", "duration", "10s", "", "How often log sizes are checked."),
+    Row("podLogsDir", "text", "/var/log/pods", "", "Directory of the pods' log files.", since="1.30"),
+    Row("containerLogMaxWorkers", "integer", 1, "", "Log rotations at one time.", since="1.30"),
+    Row("containerLogMonitorInterval", "duration", "10s", "", "How often log sizes are checked.", since="1.30"),
     Row("registryPullQPS", "integer", 5, "--registry-qps", "Image pulls per second; 0 is unlimited."),
     Row("registryBurst", "integer", 10, "--registry-burst", "Image pulls in one burst."),
     Row("imagePullCredentialsVerificationPolicy", "text", "", "", "Which pods must prove access to present images.",
-        changed={"1.35": "NeverVerifyPreloadedImages"}),
-    Row("preloadedImagesVerificationAllowlist", "texts", [], "", "Images that every pod may use once present."),
+        changed={"1.35": "NeverVerifyPreloadedImages"}, since="1.33"),
+    Row("preloadedImagesVerificationAllowlist", "texts", [], "", "Images that every pod may use once present.",
+        since="1.33"),
 
     # The certificate of the node's server
     Row("tlsCertFile", "text", "", "--tls-cert-file",
@@ -289,7 +296,7 @@ ROWS: tuple[Row, ...] = (
     Row("imageMinimumGCAge", "duration", "2m", "--minimum-image-ttl-duration",
         "Unused images younger than this stay.", "image_min_age_s", zero_is_unset=True),
     Row("imageMaximumGCAge", "duration", "0s", "", "Unused images older than this are removed; 0s is never.",
-        "image_max_age_s"),
+        "image_max_age_s", since="1.29"),
     Row("imageGCHighThresholdPercent", "integer", 85, "--image-gc-high-threshold",
         "Disk use that starts a clean-up.", "image_gc_high_percent", least=0, most=100),
     Row("imageGCLowThresholdPercent", "integer", 80, "--image-gc-low-threshold",
@@ -309,9 +316,9 @@ ROWS: tuple[Row, ...] = (
         "allowed_unsafe_sysctls"),
     Row("defaultPodSysctls", "map", {}, "",
         "Sysctls of every pod, unless it shares the namespace with the host; its own win.", "default_pod_sysctls",
-        gate="DefaultPodSysctls"),
+        gate="DefaultPodSysctls", since="1.37"),
     Row("userNamespaces.idsPerPod", "long", 65536, "",
-        "Users and groups of a pod with hostUsers: false; a multiple of 65536.", "user_ids_per_pod"),
+        "Users and groups of a pod with hostUsers: false; a multiple of 65536.", "user_ids_per_pod", since="1.33"),
 
     # DNS of pods
     Row("clusterDomain", "text", "", "--cluster-domain", "DNS domain of the cluster, searched first.",
@@ -367,7 +374,8 @@ def markdown() -> str:
             f"A `{KIND}` file (`{API_VERSION}`) is read as it is. A flag wins over the file, the file over",
             "the defaults below. Where releases differ, the default since a release is named. A name in",
             "neither table is refused; a dot leads into a nested object. As in the kubelet, an empty text, a duration",
-            "of `0s` and `maxPods: 0` in the file mean the default.",
+            "of `0s` and `maxPods: 0` in the file mean the default. In the profile of a release, a setting that came",
+            "later has no effect, because a kubelet ignores what it does not know.",
             "",
             "## Settings with an effect",
             "",
@@ -397,7 +405,8 @@ def _table(rows: list[Row]) -> list[str]:
         *(
             f"| {_code(row.name) if row.in_file else '(only a flag)'} | {_code(row.flag)} "
             f"| {' or '.join(map(_code, row.choices)) or KIND_WORDS[row.kind]} "
-            f"| {_defaults(row)} | {row.description}{f' Gate {row.gate}.' if row.gate else ''} |"
+            f"| {_defaults(row)} | {row.description}{f' Gate {row.gate}.' if row.gate else ''}"
+            f"{f' Since {row.since}.' if row.since else ''} |"
             for row in rows
         ),
     ]

@@ -31,6 +31,7 @@ from plimsoll.rules.eviction.ranking import INODES, PIDS
 from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, Taint, is_critical
+from plimsoll.rules.profile import EvictionGrace
 from plimsoll.rules.quantity import Quantity, from_units
 from plimsoll.rules.resources.qos import BEST_EFFORT, qos_class
 from plimsoll.rules.scheduling.fit import MEMORY_PRESSURE_KEY, NO_SCHEDULE
@@ -108,13 +109,16 @@ def memory_observation(
 ) -> Observation | None:
     """memory.available, 8Gi − 7Gi = 1Gi: of a cgroup, or of the node with MemTotal as the limit; None: no limit.
 
-    `hugepages_bytes`: of the node, which no other memory can use (feature gate HugepageAwareEviction).
+    `hugepages_bytes`: of the node, which no other memory can use (feature gate HugepageAwareEviction). The capacity,
+    available + working set, lacks them too: 10% of 8Gi with 2Gi of huge pages is 10% of 6Gi.
     """
     if limit_bytes > UNLIMITED_ABOVE_BYTES:
         return None
     rest = limit_bytes - working_set_bytes
-    available = from_units(max(rest - hugepages_bytes, 0) if hugepages_bytes else rest, "BinarySI")
-    return Observation(available, from_units(limit_bytes, "BinarySI"), time_s)
+    if not hugepages_bytes:
+        return Observation(from_units(rest, "BinarySI"), from_units(limit_bytes, "BinarySI"), time_s)
+    available = max(rest - hugepages_bytes, 0)
+    return Observation(from_units(available, "BinarySI"), from_units(available + working_set_bytes, "BinarySI"), time_s)
 
 
 def met_thresholds(
@@ -188,11 +192,20 @@ def reclaimed(thresholds: Iterable[Threshold], observations: Mapping[str, Observ
     return not met_thresholds(thresholds, observations, with_min_reclaim=True)
 
 
-def eviction_grace_s(threshold: Threshold, pod: Pod, max_pod_grace_s: int, hard_grace_s: int | None = None) -> int:
+def eviction_grace_s(
+    threshold: Threshold,
+    pod: Pod,
+    max_pod_grace_s: int,
+    hard_grace_s: int | None = None,
+    rule: EvictionGrace = "least",
+) -> int:
     """The victim's grace period (§7.2), at most the pod's own: soft, maximum 60, pod's own 30: 30 s; hard: 1 s.
 
-    `hard_grace_s` is an extension: None is the 1 s of Kubernetes, 0 is no grace period.
+    Up to 1.31 a soft eviction with maximum 60 gives 60 s, up to 1.30 a hard one gives the pod's own. `hard_grace_s` is
+    an extension: None is what Kubernetes gives, 0 is no grace period.
     """
+    if rule != "least" and not (threshold.hard and hard_grace_s is not None):
+        return _older_grace_s(pod, 0 if threshold.hard else max_pod_grace_s, rule)
     most = max_pod_grace_s
     if threshold.hard:
         if not hard_grace_s:
@@ -200,6 +213,18 @@ def eviction_grace_s(threshold: Threshold, pod: Pod, max_pod_grace_s: int, hard_
         most = hard_grace_s
     own = pod.spec.termination_grace_period_seconds
     return max(HARD_GRACE_S, most if own is None else min(most, own))
+
+
+def limit_grace_s(pod: Pod, rule: EvictionGrace = "least") -> int:
+    """The grace period of a pod that exceeds a storage limit of its own (§6)."""
+    return _older_grace_s(pod, 0, rule) if rule == "own" else HARD_GRACE_S
+
+
+def _older_grace_s(pod: Pod, most: int, rule: EvictionGrace) -> int:
+    """Up to 1.30 the kubelet takes a grace period of 0 as none, so the pod's own counts."""
+    if rule == "own" and most == 0:
+        most = pod.spec.termination_grace_period_seconds or 0
+    return max(HARD_GRACE_S, most)
 
 
 def kill_timeout_s(grace_s: int) -> float:

@@ -103,13 +103,14 @@ def eviction_message(
     if usage is None:
         return EvictionMessage(text)
     annotations = {}
-    if resource == MEMORY and gates.pod_level and pod_level_set(pod.spec.resources) and usage.memory_bytes is not None:
+    names_pod = resource == MEMORY and gates.pod_level and gates.ranking_counts_pod_level
+    if names_pod and pod_level_set(pod.spec.resources, gates) and usage.memory_bytes is not None:
         request = ((pod.spec.resources.requests if pod.spec.resources is not None else None) or {}).get(MEMORY)
         if request is not None:
             used = from_units(usage.memory_bytes, "BinarySI")
             text += _consumption(f"Pod {pod.metadata.name}", used, request, resource)
             annotations = {"offending_pod": pod.metadata.name, "offending_pod_usage": str(used)}
-    offenders = _offenders(pod, usage, resource)
+    offenders = _offenders(pod, usage, resource, gates)
     for name, used, request in offenders:
         text += _consumption(f"Container {name}", used, request, resource)
     annotations |= {
@@ -129,11 +130,12 @@ def _shortage(resource: str, thresholds: Iterable[Threshold], observations: Mapp
     return ""
 
 
-def _offenders(pod: Pod, usage: PodUsage, resource: str) -> list[tuple[str, Quantity, Quantity]]:
-    """Containers and init containers above their own request, in the order of the statistics."""
+def _offenders(pod: Pod, usage: PodUsage, resource: str, gates: Gates) -> list[tuple[str, Quantity, Quantity]]:
+    """Containers and, since 1.32, init containers above their own request, in the order of the statistics."""
+    initial = pod.spec.init_containers if gates.eviction_names_init_containers else ()
     requests = {
         container.name: (container.resources.requests or {}).get(resource, ZERO)
-        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for container in (*initial, *pod.spec.containers)
     }
     offenders = []
     for container in usage.containers:
@@ -248,7 +250,7 @@ def decision(
     message = eviction_message(
         chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, gates=gates
     )
-    grace = eviction_grace_s(threshold, chosen.pod, max_pod_grace_s, hard_grace_s)
+    grace = eviction_grace_s(threshold, chosen.pod, max_pod_grace_s, hard_grace_s, gates.eviction_grace)
     at = order.index(chosen)
     return msgspec.structs.replace(
         base,

@@ -164,7 +164,7 @@ class Comparison:
         # Node and class cgroups have no form: their own name stands for it, and what is roughly true of the pods below
         # them. What a pod gets under contention depends on the pods beside it.
         alone = form is not None and row.what not in _CONTENDED
-        distinct: object = (row.where, frozenset(each.coarse for each in forms.values()))
+        distinct: object = (row.where, frozenset(each.in_sums for each in forms.values()))
         if form:
             distinct = form.about(row.what, container) if alone else form.coarse
         if form and row.what == CPU_FLOOR:  # every pod of a node may have another: one answer for all
@@ -256,6 +256,11 @@ class _Form(msgspec.Struct, frozen=True):
     rest: tuple[object, ...]
     level: _Named
     containers: dict[str, _Named]
+
+    @property
+    def in_sums(self) -> tuple[object, ...]:
+        """What the sums over pods depend on: a release that drops the pod level counts the containers instead."""
+        return self.coarse, self.level, self.rest[-1]
 
     def about(self, what: str, container: str) -> tuple[object, ...]:
         """Only the resources that the fact is about, and of a container's own fact only this container: its memory does

@@ -34,7 +34,7 @@ ADVICE = {
     "memory_oom_group": "set singleProcessOOMKill (since 1.32) for workloads that survive the kill of one process",
     "declared_limits_cumulative": "give every init container and sidecar a limit: else the pod's cgroup has none",
     "container_weight": "look at processes beside the containers: the weights keep their order, not their distances",
-    "quota_with_exclusive_cpus": "nothing; containers with exclusive CPUs are no longer throttled",
+    "DisableCPUQuotaWithExclusiveCPUs": "nothing; containers with exclusive CPUs are no longer throttled",
     "sidecar_oom_rule": "nothing; sidecars are killed after, not before, the containers they serve",
     "pod_level_oom_share": "nothing; the pod-level request counts for the score",
     "pod_level_oom_share_floored": "make the pod-level memory request at least the sum of the containers'",

@@ -65,6 +65,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     runtime_name: str
     is_ending: bool  # being stopped: no container is ready or waits to be started
     allocated: Mapping[str, Resources]
+    shows_resources: bool = True
     shows_allocated: bool = True
     shows_stop_signal: bool = True
     is_restarting_all: bool = False  # records are removed because a rule restarts all containers
@@ -155,7 +156,7 @@ def _from_run(
         image_id=run.image_id,
         container_id=_full_id(context, run.id),
         restart_count=before.restart_count + 1 if before is not None and was_lost else run.attempt,
-        resources=shown if context.shows_allocated else None,
+        resources=shown if context.shows_resources else None,
         allocated_resources=allocated.requests if context.shows_allocated else None,
         volume_mounts=_mounts(context, container),
         user=_user(run) if context.profile.runtime_features_reported else None,

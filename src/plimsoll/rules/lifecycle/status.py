@@ -7,7 +7,7 @@ container may still run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -61,8 +61,17 @@ class NodeView(msgspec.Struct, frozen=True):
     host_ips: tuple[str, ...] = ()
     runtime_name: str = "plimsoll"  # of `runtime://id`
     profile: Profile = DEFAULT_PROFILE
-    shows_allocated: bool = True  # gate InPlacePodVerticalScaling: `resources`, `allocatedResources` of containers
+    shows_resources: bool = True  # gate InPlacePodVerticalScaling: `resources` of containers
+    shows_allocated: bool = True  # … and `allocatedResources`, which 1.32 shows with one more gate
     shows_stop_signal: bool = True  # gate ContainerStopSignals
+
+
+def shows_allocated(gate: Callable[[str], bool], profile: Profile) -> bool:
+    """Whether the statuses of containers have `allocatedResources` (03 §2)."""
+    needed = ["InPlacePodVerticalScaling"]
+    if profile.allocated_status_needs_gate:
+        needed.append("InPlacePodVerticalScalingAllocatedStatus")
+    return all(map(gate, needed))
 
 
 def pod_status(
@@ -98,6 +107,7 @@ def pod_status(
         node.runtime_name,
         ending,
         allocated or {},
+        node.shows_resources,
         node.shows_allocated,
         node.shows_stop_signal,
         restarting,

@@ -24,6 +24,7 @@ from plimsoll.rules.memorymanager.blocks import (
 )
 from plimsoll.rules.model.objects import Container, Pod, is_sidecar
 from plimsoll.rules.numa import NO_HINT, Hint, HintLists, Hints, masks, narrowness, nodes_of
+from plimsoll.rules.resources.exclusive_cpus import left_out_by_managers
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import GUARANTEED, qos_class
 
@@ -116,8 +117,8 @@ class MemoryAllocation:
         self._before = owned.get(pod.metadata.uid, {})
         self.result: dict[str, Blocks] = dict(self._before)
         self._reusable: dict[tuple[int, str], int] = {}
-        has_pod_level = policy.gates.pod_level and pod.spec.resources is not None
-        self._applies = not has_pod_level and qos_class(pod, gates=policy.gates) == GUARANTEED
+        is_guaranteed = qos_class(pod, gates=policy.gates) == GUARANTEED
+        self._applies = is_guaranteed and not left_out_by_managers(pod, policy)
 
     # --- hints ---
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from plimsoll.rules.profile import InitResizePolicy, Profile
+from plimsoll.rules.profile import EvictionGrace, InitResizePolicy, Profile
 
 
 class Gates(msgspec.Struct, frozen=True):
@@ -40,6 +40,9 @@ class Gates(msgspec.Struct, frozen=True):
     declared_limits_cumulative: bool = True
     ranking_counts_pod_level: bool = True
     sidecar_storage_limits: bool = False
+    memory_request_restarts: bool = True
+    eviction_names_init_containers: bool = True
+    eviction_grace: EvictionGrace = "least"
     init_resize_policy: InitResizePolicy = "not restart"
 
 
@@ -53,6 +56,9 @@ _ROWS = (
     "declared_limits_cumulative",
     "ranking_counts_pod_level",
     "sidecar_storage_limits",
+    "memory_request_restarts",
+    "eviction_names_init_containers",
+    "eviction_grace",
     "init_resize_policy",
 )
 

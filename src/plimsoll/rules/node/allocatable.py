@@ -75,13 +75,18 @@ def total_reservation(capacity: ResourceList, reserved: Reserved) -> ResourceLis
     return total
 
 
-def reservation_errors(capacity: ResourceList, reserved: Reserved) -> list[str]:
-    """The kubelet's start-up check, in its words (N-7)."""
+def reservation_errors(capacity: ResourceList, reserved: Reserved, *, says_reservation: bool = True) -> list[str]:
+    """The kubelet's start-up check, in its words (N-7). Up to 1.29 the capacity in them is what would be left of it."""
+    beyond = {name: value for name, value in total_reservation(capacity, reserved).items() if value > capacity[name]}
+    if not says_reservation:
+        return [
+            f'Resource "{name}" has an allocatable of {value}, capacity of {capacity[name] - value}'
+            for name, value in beyond.items()
+        ]
     return [
         f'Resource "{name}" has a reservation of {value} but capacity of {capacity[name]}. '
         "Expected capacity >= reservation."
-        for name, value in total_reservation(capacity, reserved).items()
-        if value > capacity[name]
+        for name, value in beyond.items()
     ]
 
 

@@ -101,7 +101,7 @@ def resolved(
     thresholds = configured_thresholds(config)
     hard = () if config.ignore_eviction_in_allocatable else parsed_thresholds(config.eviction_hard)
     reserved = Reserved(config.system_reserved, config.kube_reserved, eviction_reservation(hard, capacity))
-    errors = reservation_errors(capacity, reserved)
+    errors = reservation_errors(capacity, reserved, says_reservation=profile.reservation_error_says_reservation)
     if errors:
         raise InvalidConfigError("", f"invalid Node Allocatable configuration. {' '.join(errors)}")
     absolute = absolute_allocatable(capacity, reserved)
@@ -179,8 +179,9 @@ def _policy(
         pod_level_oom_share_floored=profile.pod_level_oom_share_floored,
         pod_level_hugepages_inherited=profile.pod_level_hugepages_inherited,
         sidecar_oom_rule=profile.sidecar_oom_rule,
-        quota_with_exclusive_cpus=profile.quota_with_exclusive_cpus,
+        quota_with_exclusive_cpus=not config.gate("DisableCPUQuotaWithExclusiveCPUs"),
         static_cpus=config.cpu_manager_policy == "static",
+        pod_level_unmanaged=profile.pod_level_unmanaged,
         weight=weight or profile.container_weight,
         io=io if io is None or cgroup_version == 2 else _on_v1(io),
     )

@@ -149,7 +149,7 @@ def pending_actuation(
     for container in resizable_containers(allocated, gates):
         after, before = _sizes(allocated, actuated, container, gates)
         if container.name in running and _differs(after, before):
-            (restarts if _must_restart(container, after, before) else in_place).append(container)
+            (restarts if _must_restart(container, after, before, gates) else in_place).append(container)
     return PendingActuation(tuple(restarts), tuple(in_place), _pod_level_differs(allocated, actuated, gates))
 
 
@@ -282,11 +282,15 @@ def _differs(left: Resources, right: Resources) -> bool:
     return any(_figures(left, name) != _figures(right, name) for name in _RESIZED)
 
 
-def _must_restart(container: Container, allocated: Resources, actuated: Resources) -> bool:
+def _must_restart(container: Container, allocated: Resources, actuated: Resources, gates: Gates) -> bool:
     """One changed resource with the policy RestartContainer restarts the container for all of them (03 §3.1)."""
-    return any(
-        restarts_for(container, name) and _figures(allocated, name) != _figures(actuated, name) for name in _RESIZED
-    )
+
+    def changes(name: ResizedResource) -> bool:
+        (new_limit, new_request), (old_limit, old_request) = _figures(allocated, name), _figures(actuated, name)
+        requests_count = name != MEMORY or gates.memory_request_restarts
+        return new_limit != old_limit or (requests_count and new_request != old_request)
+
+    return any(restarts_for(container, name) and changes(name) for name in _RESIZED)
 
 
 def _changes(sizes: Iterable[tuple[Container, Resources, Resources]], name: str) -> list[_Change]:

@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.eviction.ranking import ranking_request
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import CPU, MEMORY, Container, Pod, ResourceList, is_static
@@ -116,7 +117,7 @@ def _infeasible(desired: Pod, allocation: Allocation, setting: ResizeSetting) ->
     if is_static(desired):
         return _Infeasible("In-place resize of static-pods is not supported", "static_pod")
     allocated = allocated_pod(desired, allocation)
-    if _swaps_memory(desired, allocated, setting.may_swap):
+    if setting.profile.swap_prevents_resize and _swaps_memory(desired, allocated, setting.may_swap):
         return _Infeasible("In-place resize of containers with swap is not supported.", "swap_limitation")
     if not setting.gates.pod_level_resize and not same_pod_level(desired.spec.resources, allocated.spec.resources):
         return _Infeasible("InPlacePodLevelResourcesVerticalScaling is disabled", "plr_feature_gate_off")
@@ -145,7 +146,9 @@ def _swaps_memory(desired: Pod, allocated: Pod, may_swap: Callable[[Pod, Contain
 def _exclusive_refusal(desired: Pod, allocation: Allocation, setting: ResizeSetting) -> _Infeasible | None:
     """Step 5. Only containers' requests are compared, so a change of the pod level alone passes."""
     gates, profile = setting.gates, setting.profile
-    if setting.static_cpus and not gates.exclusive_cpus and profile.exclusive_resize_any:
+    if profile.exclusive_resize_any and gates.exclusive_cpus:  # in 1.32 and 1.33 one gate for CPUs and memory
+        return None
+    if setting.static_cpus and profile.exclusive_resize_any:
         return _Infeasible(
             "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy",
             "guaranteed_pod_cpu_manager_static_policy",
@@ -189,9 +192,11 @@ def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: Ga
 
 
 def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None:
-    """Step 6: larger than the whole node."""
+    """Step 6: larger than the whole node. Beside a sidecar of 3 CPUs, a container of 3 CPUs requests 3 up to 1.33."""
     requests = pod_requests(desired, gates=setting.gates)
-    capacity = setting.absolute_allocatable
+    if setting.profile.too_large_as_ranked:
+        requests = {name: ranking_request(desired, name, gates=setting.gates) for name in (MEMORY, CPU)}
+    capacity = setting.absolute_allocatable if setting.profile.too_large_for_absolute else None
     if capacity is None:
         status = setting.load.node.status
         capacity = status.allocatable or status.capacity or {}
@@ -218,25 +223,25 @@ class PendingResize(msgspec.Struct, frozen=True):
     pending_since_s: float | None = None
 
 
-def queue_order(pending: Iterable[PendingResize]) -> list[PendingResize]:
+def queue_order(pending: Iterable[PendingResize], gates: Gates = DEFAULT_GATES) -> list[PendingResize]:
     """Resizes that request no more come first, then by priority, then Guaranteed, then the longest waiting."""
-    return sorted(pending, key=_queue_key)
+    return sorted(pending, key=lambda each: _queue_key(each, gates))
 
 
-def _queue_key(pending: PendingResize) -> tuple[bool, int, bool, float]:
+def _queue_key(pending: PendingResize, gates: Gates) -> tuple[bool, int, bool, float]:
     desired = pending.desired
     since = pending.pending_since_s
     return (
-        increases_requests(desired, pending.allocation),
+        increases_requests(desired, pending.allocation, gates),
         -(desired.spec.priority or 0),
-        qos_class(desired) != GUARANTEED,
+        qos_class(desired, gates=gates) != GUARANTEED,
         float("inf") if since is None else since,
     )
 
 
-def increases_requests(desired: Pod, allocation: Allocation) -> bool:
+def increases_requests(desired: Pod, allocation: Allocation, gates: Gates = DEFAULT_GATES) -> bool:
     """Does the pod as a whole request more cpu or memory than is allocated to it?"""
-    requested, allocated = pod_requests(desired), pod_requests(allocated_pod(desired, allocation))
+    requested, allocated = (pod_requests(pod, gates=gates) for pod in (desired, allocated_pod(desired, allocation)))
     return any(requested.get(name, ZERO) > allocated.get(name, ZERO) for name in (CPU, MEMORY))
 
 
@@ -249,14 +254,14 @@ def resize_setting(
     config = setting.config
 
     def may_swap(pod: Pod, container: Container) -> bool:
-        return uses_limited_swap(pod, container, qos_class(pod), setting.policy)
+        return uses_limited_swap(pod, container, qos_class(pod, gates=setting.policy.gates), setting.policy)
 
     return ResizeSetting(
         load,
         setting.profile,
         setting.policy.gates,
         static_cpus=setting.policy.static_cpus,
-        static_memory=config.memory_manager_policy == "Static",
+        static_memory=config.static_memory,
         conditions=conditions,
         absolute_allocatable=setting.absolute,
         may_swap=may_swap,

@@ -6,6 +6,7 @@ Kubernetes: pkg/kubelet/cm/cpumanager/policy_static.go.
 from __future__ import annotations
 
 from plimsoll.rules.model.objects import CPU, Container, Pod, QoSClass, is_sidecar
+from plimsoll.rules.resources.effective import pod_level_set
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import GUARANTEED
 
@@ -14,12 +15,18 @@ def exclusive_cpus(pod: Pod, container: Container, qos: QoSClass, policy: NodePo
     """The container's request, if it is a whole number and the pod is Guaranteed; otherwise 0."""
     if not policy.static_cpus or qos != GUARANTEED:
         return 0
-    if policy.gates.pod_level and pod.spec.resources is not None:
+    if left_out_by_managers(pod, policy):
         return 0
     request = (container.resources.requests or {}).get(CPU)
     if request is None or request.milli % 1000:
         return 0
     return request.value
+
+
+def left_out_by_managers(pod: Pod, policy: NodePolicy) -> bool:
+    """Whether the pod gets no exclusive CPUs, and no memory of chosen NUMA nodes, because it has pod-level resources
+    (CM-10, MM-5). An empty `spec.resources` is none."""
+    return policy.pod_level_unmanaged and policy.gates.pod_level and pod_level_set(pod.spec.resources, policy.gates)
 
 
 def pod_exclusive_cpus(pod: Pod, qos: QoSClass, policy: NodePolicy) -> int:

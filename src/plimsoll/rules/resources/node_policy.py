@@ -64,6 +64,7 @@ class NodePolicy(msgspec.Struct, frozen=True):
     pod_level_hugepages_inherited: bool = True
     quota_with_exclusive_cpus: bool = False
     static_cpus: bool = False  # cpuManagerPolicy: static
+    pod_level_unmanaged: bool = True  # the CPU and memory managers leave out pods with pod-level resources
     weight: Weight = "quadratic"  # what the runtime writes for containers
     io: IoPolicy | None = None  # extension: weights, limits and latency targets of block I/O
 

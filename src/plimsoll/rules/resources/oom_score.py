@@ -50,7 +50,8 @@ def smallest_request_bytes(pod: Pod) -> int:
 
 
 def oom_scores(pod: Pod, qos: QoSClass, policy: NodePolicy) -> list[int]:
-    """One score per init container, then per container, then per ephemeral container, which requests nothing (O-5)."""
+    """One score per init container, then per container, then per ephemeral container, which requests nothing of its
+    own, and counts the share of pod level as the others do (O-5)."""
     spec = pod.spec
     constant = pod_score(pod, qos)
     if constant is not None:
@@ -67,7 +68,7 @@ def oom_scores(pod: Pod, qos: QoSClass, policy: NodePolicy) -> list[int]:
     sidecars = [policy.sidecar_oom_rule and is_sidecar(container) for container in spec.init_containers]
     return [
         clamped(burstable_score(request, policy.memory_capacity_bytes))
-        for request in (*counted_bytes(initial, sidecars, regular), *(0 for _ in spec.ephemeral_containers))
+        for request in (*counted_bytes(initial, sidecars, regular), *(extra for _ in spec.ephemeral_containers))
     ]
 
 

@@ -49,3 +49,18 @@ def test_pod_level_resources_are_named_where_they_do_not_count(tmp_path: Path) -
     for release, is_dropped in (("1.33", True), ("1.34", False)):
         ran = run("explain", str(file), "--profile", release, *ROOM)
         assert ("whole: spec.resources is dropped" in ran.err) is is_dropped
+
+
+@pytest.mark.parametrize(("release", "amount"), [("1.31", "536870912"), ("1.33", "536870912"), ("1.34", "2147483648")])
+def test_dropped_pod_level_resources_are_in_no_sum(tmp_path: Path, release: str, amount: str) -> None:
+    """02 §6.2: memory.min of kubepods and of its only pod, which requests 512Mi in its container and 2Gi at pod level."""
+    file, config = tmp_path / "pod.json", tmp_path / "kubelet.json"
+    inner = {"name": "c", "image": "i", "resources": {"requests": {"memory": "512Mi"}}}
+    spec = {"resources": {"requests": {"memory": "2Gi"}}, "containers": [inner]}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "whole"}, "spec": spec}))
+    config.write_text(json.dumps({"kind": "KubeletConfiguration", "featureGates": {"MemoryQoS": True}}))
+    ran = run("explain", str(file), "--profile", release, "--config", str(config), *ROOM)
+    found = [
+        line.split()[line.split().index("memory.min") + 1] for line in ran.out.splitlines() if "memory.min  " in line
+    ]
+    assert found == [amount, amount, amount, "536870912"]  # kubepods, Burstable, the pod, its container

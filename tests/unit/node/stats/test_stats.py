@@ -190,6 +190,9 @@ async def test_the_summary_is_a_kubelets(node: PlayedNode) -> None:
         "pageFaults": 5,
         "majorPageFaults": 1,
     }
+    place = msgspec.structs.replace(node.place, withheld_bytes=512 * MIB)  # HugepageAwareEviction (04 §1.1)
+    huge = Stats(node.cgroups, place, lambda: node.places, clock=lambda: node.now_s, proc=node.proc)
+    assert summary(huge.sample())["node"]["memory"]["availableBytes"] == (1 << 30) - 298 * MIB - 512 * MIB
     assert own["rlimit"] == {"time": at, "maxpid": 8000, "curproc": 345}
     assert set(own["fs"]) == {
         "time",

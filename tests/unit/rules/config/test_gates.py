@@ -92,11 +92,14 @@ def test_differences_between_releases() -> None:
     assert old["QOSReserved"] == new["QOSReserved"]
 
 
-@pytest.mark.parametrize(("release", "inodes"), [("1.27", None), ("1.29", None), ("1.30", "5%"), ("1.37", "5%")])
-def test_default_thresholds_of_a_release(release: str, inodes: str | None) -> None:
-    """imagefs.inodesFree is a default since 1.30, also where the file's thresholds are merged with the defaults."""
+@pytest.mark.parametrize(
+    ("release", "default", "inodes"),
+    [("1.27", None, None), ("1.29", None, None), ("1.30", "5%", None), ("1.33", "5%", "5%"), ("1.37", "5%", "5%")],
+)
+def test_default_thresholds_of_a_release(release: str, default: str | None, inodes: str | None) -> None:
+    """imagefs.inodesFree is a default since 1.30; since 1.33 a file's thresholds can be merged with the defaults."""
     profile = profile_named(release)
-    assert default_config(profile).eviction_hard.get("imagefs.inodesFree") == inodes
+    assert default_config(profile).eviction_hard.get("imagefs.inodesFree") == default
     merged = {"evictionHard": {"memory.available": "1Gi"}, "mergeDefaultEvictionSettings": True}
     found = reading(merged, profile).config.eviction_hard
     assert (found["memory.available"], found.get("imagefs.inodesFree")) == ("1Gi", inodes)

@@ -20,6 +20,7 @@ from plimsoll.rules.eviction.assessment import (
     eviction_grace_s,
     is_waited_for,
     kill_timeout_s,
+    limit_grace_s,
     memory_observation,
     met_thresholds,
     node_conditions,
@@ -29,6 +30,7 @@ from plimsoll.rules.eviction.assessment import (
     reclaimed,
 )
 from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES, from_units
 
 MI, GI = 2**20, 2**30
@@ -146,6 +148,17 @@ def test_memory_observation() -> None:
     assert memory_observation(2**62, GI) is not None
     beyond = memory_observation(GI, 2 * GI)
     assert beyond is not None and met_thresholds([threshold("1")], {MEM: beyond})
+
+
+def test_huge_pages_are_in_neither_figure() -> None:
+    """The capacity is available + working set: 8Gi, 2Gi of them huge pages, 1Gi used: 5Gi of 6Gi."""
+    found = memory_observation(8 * GI, GI, 7.0, 2 * GI)
+    assert found == Observation(from_units(5 * GI), from_units(6 * GI), 7.0)
+    share = parsed_thresholds({MEM: "85%"})  # 85% of 6Gi is 5.1Gi, of 8Gi it were 6.8Gi
+    assert met_thresholds(share, {MEM: found}) == share
+    assert not met_thresholds(parsed_thresholds({MEM: "80%"}), {MEM: found})
+    full = memory_observation(8 * GI, 7 * GI, 7.0, 2 * GI)
+    assert full == Observation(from_units(0), from_units(7 * GI), 7.0)
 
 
 # --- §13a ---
@@ -286,6 +299,22 @@ def test_reclaim_before_eviction(layout: Any, nodefs: str, imagefs: str, contain
 def test_how_long_a_victim_gets(grace_s: float, maximum: int, own: int | None, expected: int) -> None:
     victim = pod(containers=[], terminationGracePeriodSeconds=own)
     assert eviction_grace_s(threshold("1Gi", grace_s=grace_s), victim, maximum) == expected
+
+
+@pytest.mark.parametrize(
+    ("release", "hard", "soft", "soft_zero", "limit"),
+    [("1.27", 60, 90, 60, 60), ("1.30", 60, 90, 60, 60), ("1.31", 1, 90, 1, 1), ("1.32", 1, 60, 1, 1), ("documents", 1, 60, 1, 1)],
+)  # fmt: skip
+def test_how_long_a_victim_gets_by_release(release: str, hard: int, soft: int, soft_zero: int, limit: int) -> None:
+    """The pod's own grace period is 60 s, the maximum of a soft eviction 90 s or not set."""
+    rule, victim = profile_named(release).eviction_grace, pod(containers=[], terminationGracePeriodSeconds=60)
+    late = threshold("1Gi", grace_s=30.0)
+    assert eviction_grace_s(threshold("1Gi"), victim, 90, rule=rule) == hard
+    assert [eviction_grace_s(late, victim, most, rule=rule) for most in (90, 0)] == [soft, soft_zero]
+    assert limit_grace_s(victim, rule) == limit
+    assert eviction_grace_s(threshold("1Gi"), victim, 90, 5, rule) == 5  # the extension
+    bare = pod(containers=[])
+    assert eviction_grace_s(threshold("1Gi"), bare, 90, rule=rule) == limit_grace_s(bare, rule) == 1
 
 
 def test_how_long_an_eviction_waits() -> None:

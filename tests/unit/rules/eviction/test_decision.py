@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.config.thresholds import parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation
 from plimsoll.rules.eviction.decision import SHOWN, decision, why_sentence
 from plimsoll.rules.eviction.usage import ContainerUsage, PodUsage
+from plimsoll.rules.model.gates import resolved_gates
 from plimsoll.rules.model.objects import CPU, MEMORY, Container, Metadata, Pod, PodSpec, Resources
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 
 MIB = 1 << 20
@@ -134,3 +137,20 @@ def test_who_is_next_is_known_beyond_what_is_kept_of_the_order() -> None:
     assert (len(found.order), found.pods, found.victim.name, found.following.name) == (SHOWN, SHOWN + 2, "v", "n")
     whole = decision(HARD, OBSERVED, [*exempt, pod("v"), pod("n")], usage, most=None)
     assert whole is not None and len(whole.order) == SHOWN + 2
+
+
+@pytest.mark.parametrize(
+    ("release", "named"),
+    [("1.31", ["Container c"]), ("1.32", ["Container c", "Container i"]), ("1.34", ["Pod p", "Container c", "Container i"])],
+)  # fmt: skip
+def test_whom_the_message_names_by_release(release: str, named: list[str]) -> None:
+    """04 §7: init containers since 1.32; the pod since 1.34, also if pod-level resources were switched on before."""
+    small = Resources({MEMORY: parse("10Mi")})
+    spec = PodSpec((Container("c", resources=small),), (Container("i", resources=small),), resources=small)
+    containers = (ContainerUsage("c", 20 * MIB), ContainerUsage("i", 20 * MIB))
+    profile = profile_named(release)
+    gates = resolved_gates(default_config(profile).feature_gates | {"PodLevelResources": True}, profile)
+    usage = {"u": PodUsage(40 * MIB, 3, containers)}
+    found = decision(HARD, OBSERVED, [Pod(Metadata("p", "ns", "u"), spec)], usage, gates=gates)
+    assert found is not None
+    assert [each.partition(" was using")[0] for each in found.message.split(". ")[2:-1]] == named

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from plimsoll.api.tables.pod_printer import pod_cells
 from plimsoll.codec.lean.runnable import run_pod, status_document
-from plimsoll.rules.lifecycle.status import NodeView, pod_status, rejected_status
+from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.lifecycle.status import NodeView, pod_status, rejected_status, shows_allocated
 from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.observed import (
     NO_MEMORY,
@@ -348,10 +349,29 @@ def test_addresses(fields: Any, sandbox: ObservedSandbox, ip: str) -> None:
 def test_without_in_place_resize_a_status_has_no_allocated_resources() -> None:
     """Gate InPlacePodVerticalScaling: the kubelet sets both fields only with it (03 §2)."""
     pod = a_pod({"name": "a", "resources": {"requests": {"cpu": "1"}}})
-    for shows in (True, False):
-        node = msgspec.structs.replace(OLD_NODE, shows_allocated=shows)
+    for resources, allocated in ((True, True), (True, False), (False, False)):
+        node = msgspec.structs.replace(OLD_NODE, shows_resources=resources, shows_allocated=allocated)
         (found,) = status(pod, seen(run("a")), node=node).container_statuses
-        assert (found.allocated_resources is not None, found.resources is not None) == (shows, shows)
+        assert (found.resources is not None, found.allocated_resources is not None) == (resources, allocated)
+
+
+@pytest.mark.parametrize(
+    ("release", "gates", "shows"),
+    [
+        ("1.31", {}, False),
+        ("1.31", {"InPlacePodVerticalScaling": True}, True),
+        ("1.32", {"InPlacePodVerticalScaling": True}, False),
+        ("1.32", {"InPlacePodVerticalScaling": True, "InPlacePodVerticalScalingAllocatedStatus": True}, True),
+        ("1.32", {"InPlacePodVerticalScalingAllocatedStatus": True}, False),
+        ("1.33", {}, True),
+        ("1.37", {}, True),
+    ],
+)
+def test_where_allocated_resources_are_shown(release: str, gates: dict[str, bool], shows: bool) -> None:
+    """03 §2: 1.32 needs a second gate."""
+    profile = profile_named(release)
+    found = default_config(profile).feature_gates | gates
+    assert shows_allocated(found.__getitem__, profile) is shows
 
 
 def test_quality_of_service_and_generation() -> None:

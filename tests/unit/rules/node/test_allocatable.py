@@ -109,6 +109,10 @@ def test_n7_sums_and_errors() -> None:
         'Resource "cpu" has a reservation of 3 but capacity of 2. Expected capacity >= reservation.',
         'Resource "memory" has a reservation of 1124Mi but capacity of 1Gi. Expected capacity >= reservation.',
     ]
+    assert reservation_errors(capacity, reservation, says_reservation=False) == [  # up to 1.29
+        'Resource "cpu" has an allocatable of 3, capacity of -1',
+        'Resource "memory" has an allocatable of 1124Mi, capacity of -100Mi',
+    ]
     assert shown(absolute_allocatable(capacity, reservation)) == {"cpu": "0", "memory": "0"}, "N-9: floor 0"
 
 

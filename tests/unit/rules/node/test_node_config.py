@@ -40,6 +40,7 @@ def test_the_seeds_node() -> None:
     assert str(found.capacity["pods"]) == "110"
 
 
+STATIC: Any = {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}
 POLICY = [
     # reservation: profile, gate, policy in the file
     ("02 §6.2 documents, gate on, nothing set", "documents", {"featureGates": {"MemoryQoS": True}}, 2, {"memory_qos": True, "reservation": "requests"}),
@@ -60,6 +61,10 @@ POLICY = [
     ("02 §4.2 weights 1.36", "1.36", {}, 2, {"weight": "quadratic"}),
     ("02 §7 pids", "1.36", {"podPidsLimit": 1024}, 2, {"pod_pids_limit": 1024}),
     ("02 §10 static", "1.36", {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}, 2, {"static_cpus": True, "quota_with_exclusive_cpus": False}),
+    ("CM-25 quota kept before 1.33", "1.32", STATIC, 2, {"quota_with_exclusive_cpus": True}),
+    ("CM-25 no quota since 1.33", "1.33", STATIC, 2, {"quota_with_exclusive_cpus": False}),
+    ("CM-25 gate off", "1.36", STATIC | {"featureGates": {"DisableCPUQuotaWithExclusiveCPUs": False}}, 2, {"quota_with_exclusive_cpus": True}),
+    ("02 §4.3 documents", "documents", STATIC, 2, {"quota_with_exclusive_cpus": True}),
     ("01 O-6 rules of documents", "documents", {}, 2, {"pod_level_oom_share": False, "sidecar_oom_rule": False}),
     ("01 gate off", "1.36", {"featureGates": {"PodLevelResources": False}}, 2, {"gates": Gates(pod_level=False, stop_signals=False)}),
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.resources.node_policy import NodePolicy
@@ -14,6 +15,8 @@ from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
 STATIC = NodePolicy(1 << 33, static_cpus=True)
 NONE = NodePolicy(1 << 33)
+FIXED = NodePolicy(1 << 33, static_cpus=True, gates=Gates(fixed_class=True))  # 1.37: the class is the containers'
+MANAGED = NodePolicy(1 << 33, static_cpus=True, pod_level_unmanaged=False)
 
 
 def container(name: str, cpu: str, *, sidecar: bool = False) -> Json:
@@ -40,6 +43,8 @@ ROWS = [
     ("policy none", counted(NONE, container("a", "2")), ([0], 0)),
     ("Burstable", counted(STATIC, container("a", "2"), {"name": "b"}), ([0, 0], 0)),
     ("pod-level resources", counted(STATIC, container("a", "2"), resources={"limits": {"cpu": "2", "memory": "1Gi"}}), ([0], 0)),
+    ("an empty block is none", counted(FIXED, container("a", "2"), resources={}), ([2], 2)),
+    ("pod-level resources before 1.34", counted(MANAGED, container("a", "2"), resources={"limits": {"cpu": "2", "memory": "1Gi"}}), ([2], 2)),
     ("plain inits hand theirs on", counted(STATIC, container("a", "2"), inits=(container("i", "3"), container("j", "1"))), ([3, 1, 2], 3)),
     ("sidecars keep theirs", counted(STATIC, container("a", "2"), inits=(container("s", "1", sidecar=True), container("i", "3"))), ([1, 3, 2], 4)),
 ]  # fmt: skip

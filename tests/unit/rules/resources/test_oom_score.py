@@ -174,3 +174,10 @@ def test_o5_an_ephemeral_container_requests_nothing(qos, amount: str | None, sco
     one = pod(memory("c", amount), ephemeralContainers=[{"name": "d"}])
     scores = oom_scores(one, qos, NodePolicy(memory_capacity_bytes=8 * GI))
     assert (len(scores), scores[1]) == (2, score)
+
+
+def test_an_ephemeral_container_has_its_share_of_pod_level() -> None:
+    """O-3 step 3: 2Gi of 8Gi, 256Mi in one of two containers: (2048 − 256) / 2 = 896Mi for each, 1000 − 109 = 891."""
+    resources = {"requests": {"memory": "2Gi"}}
+    one = pod(memory("a", "256Mi"), memory("b", None), resources=resources, ephemeralContainers=[{"name": "d"}])
+    assert oom_scores(one, "Burstable", NodePolicy(memory_capacity_bytes=8 * GI)) == [860, 891, 891]
