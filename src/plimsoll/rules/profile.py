@@ -265,6 +265,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "names of environment variables: any printable ASCII but `=`, or letters, digits, `_`, `-` and `.`")
     environment_files: bool = _row(True, {"1.27": False, "1.35": True}, "05 B6",
         "`fileKeyRef` is among the sources of environment variables that a message names")
+    restart_policy_dropped: bool = _row(True, {"1.27": False, "1.34": True}, "05 B6",
+        "gate ContainerRestartRules off: a restart policy of a container that is no sidecar is dropped, not refused")
     dns_searches_relaxed: bool = _row(True, {"1.27": False, "1.33": True}, "05 B6",
         "a DNS search domain may be `.` and may contain underscores")
     zero_sleep_allowed: bool = _row(True, {"1.27": False, "1.33": True}, "05 B6",
