@@ -10,7 +10,7 @@ from functools import cache, partial
 import msgspec
 
 from plimsoll.api.discovery.discovery import discovery
-from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
+from plimsoll.api.machinery.catalog import Catalog
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.exchange import Exchange
 from plimsoll.api.machinery.negotiate import DISCOVERY, JSON, wants_discovery
@@ -21,6 +21,7 @@ from plimsoll.codec.openapi import v2 as openapi_v2
 from plimsoll.codec.openapi.custom import custom_documents
 from plimsoll.codec.openapi.v2_json import openapi_v2_json
 from plimsoll.codec.openapi.v3 import document_hash, openapi_document, openapi_index
+from plimsoll.codec.schema.releases import release_of
 from plimsoll.metrics.health import HealthMeters
 from plimsoll.rules.profile import Profile
 from plimsoll.version import git_version
@@ -76,11 +77,12 @@ class StaticPages:
 
     def __init__(self, profile: Profile) -> None:
         self._version, self._absent = version_body(profile), frozenset[str]()
+        self._release = release_of(profile)
         self.address = "127.0.0.1:6443"
-        self._catalog = BUILT_IN
+        self._catalog = Catalog(self._release)
         self._custom: dict[str, bytes] = {}  # OpenAPI documents of custom kinds
-        self._older = _OlderOpenApi(self._custom)
-        self._discovery = discovery(self.address)
+        self._older = _OlderOpenApi(self._custom, self._release)
+        self._discovery = discovery(self.address, catalog=self._catalog)
         self.added: dict[str, Callable[[], StaticPage]] = {}
         self.health = HealthMeters(time.time())
 
@@ -93,7 +95,7 @@ class StaticPages:
         """The custom kinds have changed."""
         self._catalog = catalog
         self._custom = custom_documents([each.custom.kind for each in catalog.custom if each.custom is not None])
-        self._older = _OlderOpenApi(self._custom)
+        self._older = _OlderOpenApi(self._custom, self._release)
         self._discovery = discovery(self.address, self._absent, catalog)
 
     def leave_out(self, *subresources: str) -> None:
@@ -138,9 +140,9 @@ class StaticPages:
         if path == OPENAPI_V2:
             return _older_openapi(accept, self._older)
         if path == OPENAPI:
-            return StaticPage(200, openapi_index(self._custom), headers=((b"vary", b"Accept"),))
+            return StaticPage(200, openapi_index(self._custom, self._release), headers=((b"vary", b"Accept"),))
         if path.startswith(f"{OPENAPI}/"):
-            return _openapi(path.removeprefix(f"{OPENAPI}/"), self._custom)
+            return _openapi(path.removeprefix(f"{OPENAPI}/"), self._custom, self._release)
         if path in self.added:
             return self.added[path]()
         return None
@@ -159,8 +161,8 @@ class StaticPages:
         return StaticPage(500 if fault else 200, f"internal server error: {fault}".encode() if fault else b"ok", TEXT)
 
 
-def _openapi(path: str, custom: Mapping[str, bytes]) -> StaticPage | None:
-    body = custom.get(path) or openapi_document(path)
+def _openapi(path: str, custom: Mapping[str, bytes], release: int) -> StaticPage | None:
+    body = custom.get(path) or openapi_document(path, release)
     if body is None:
         return None
     return StaticPage(
@@ -171,9 +173,9 @@ def _openapi(path: str, custom: Mapping[str, bytes]) -> StaticPage | None:
 class _OlderOpenApi:
     """The documents of version 2, made when they are first requested."""
 
-    def __init__(self, custom: Mapping[str, bytes]) -> None:
-        self.protobuf = cache(partial(openapi_v2.openapi_v2, custom))
-        self.json = cache(partial(openapi_v2_json, custom))
+    def __init__(self, custom: Mapping[str, bytes], release: int) -> None:
+        self.protobuf = cache(partial(openapi_v2.openapi_v2, custom, release))
+        self.json = cache(partial(openapi_v2_json, custom, release))
 
 
 def _older_openapi(accept: str, documents: _OlderOpenApi) -> StaticPage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from plimsoll.api.machinery.kinds import (
     ALL_VERBS,
@@ -16,19 +17,28 @@ from plimsoll.api.machinery.kinds import (
     resource_at,
 )
 from plimsoll.codec.schema.custom import CustomKind
+from plimsoll.codec.schema.releases import kind_since
 from plimsoll.rules.admission.custom_resources.definitions import is_served, schema_of
 from plimsoll.rules.admission.custom_resources.extensions import PRESERVE
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.profile import LAST_MINOR
 
 _EDIT = ("get", "patch", "update")
 _VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 
 
-class Catalog:
-    """`custom` is replaced as a whole when a definition changes."""
+@cache
+def _since(resource: ApiResource) -> int:
+    return kind_since(resource.group, resource.version, resource.plural)
 
-    def __init__(self) -> None:
+
+class Catalog:
+    """`custom` is replaced as a whole when a definition changes. `release`: the N of 1.N, whose kinds are served."""
+
+    def __init__(self, release: int = LAST_MINOR) -> None:
         self.custom: tuple[ApiResource, ...] = ()
+        self._release = release
+        self._built_in = tuple(each for each in RESOURCES if _since(each) <= release)
         self._groups = GROUPS
         self._by_path: dict[tuple[str, str, str], ApiResource] = {}
 
@@ -41,10 +51,13 @@ class Catalog:
         return (group, version) in self._groups
 
     def at(self, group: str, version: str, plural: str) -> ApiResource | None:
-        return resource_at(group, version, plural) or self._by_path.get((group, version, plural))
+        found = resource_at(group, version, plural)
+        if found is not None and _since(found) > self._release:
+            found = None
+        return found or self._by_path.get((group, version, plural))
 
     def resources(self) -> tuple[ApiResource, ...]:
-        return (*RESOURCES, *self.custom) if self.custom else RESOURCES
+        return (*self._built_in, *self.custom) if self.custom else self._built_in
 
     def stored(self) -> Iterator[ApiResource]:
         """One resource for each kind of stored objects."""
