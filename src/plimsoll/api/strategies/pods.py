@@ -12,6 +12,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.admission.addresses import is_ip
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
+from plimsoll.rules.admission.label_keys import with_label_keys_merged
 from plimsoll.rules.admission.pod_spec.rules import spec_rules
 from plimsoll.rules.admission.pod_spec.spec import create_only_errors, spec_errors
 from plimsoll.rules.admission.pod_spec.warnings import name_warnings, pod_warnings
@@ -32,6 +33,7 @@ def version_of(document: JsonObject) -> PodVersion:
 
 class PodStrategy(Strategy):
     def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
+        document = with_label_keys_merged(document, context.gates)
         pod = lean_pod(document)
         status: JsonObject = {"phase": "Pending"}
         if (document.get("spec") or {}).get("schedulingGates"):

@@ -92,6 +92,11 @@ GATES = (
     Gate("KubeletInUserNamespace", False, "The Node says whether its agent runs in a user namespace (since 1.37)."),
     Gate("LoadBalancerIPMode", True, "`ipMode` in the status of a Service is stored.", True),
     Gate("MatchLabelKeysInPodAffinity", True, "`matchLabelKeys` and `mismatchLabelKeys` of pod affinity are stored."),
+    Gate(
+        "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+        False,
+        "`matchLabelKeys` of a spread constraint is merged into its stored selector.",
+    ),
     Gate("MaxUnavailableStatefulSet", True, "`maxUnavailable` of a StatefulSet is stored."),
     Gate("MemoryQoS", False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
     Gate("MutablePodResourcesForSuspendedJobs", True, "A suspended Job may get other resources."),
