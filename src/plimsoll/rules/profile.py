@@ -265,6 +265,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "names of environment variables: any printable ASCII but `=`, or letters, digits, `_`, `-` and `.`")
     environment_files: bool = _row(True, {"1.27": False, "1.35": True}, "05 B6",
         "`fileKeyRef` is among the sources of environment variables that a message names")
+    discovery_beta: bool = _row(False, {"1.27": True, "1.33": False}, "05 B3",
+        "aggregated discovery is offered as v2beta1")
+    discovery_stable: bool = _row(True, {"1.27": False, "1.30": True}, "05 B3",
+        "aggregated discovery is offered as v2")
+    version_emulated: bool = _row(False, {"1.27": False, "1.33": True}, "05 B3",
+        "/version tells which release is emulated, and the oldest that is compatible")
+    quota_of_volume_attributes: bool = _row(True, {"1.27": False, "1.33": True}, "05 B6",
+        "a quota may have the scope VolumeAttributesClass")
     restart_policy_dropped: bool = _row(True, {"1.27": False, "1.34": True}, "05 B6",
         "gate ContainerRestartRules off: a restart policy of a container that is no sidecar is dropped, not refused")
     dns_searches_relaxed: bool = _row(True, {"1.27": False, "1.33": True}, "05 B6",

@@ -108,3 +108,56 @@ async def test_1_37_defaults_pod_level_limits(tmp_path: Path) -> None:
             "requests": {"cpu": "201m", "memory": "8154M"},
         }
         assert found["status"]["qosClass"] == "Guaranteed"
+
+
+# release, versions of aggregated discovery in the order of preference
+OFFERED = [
+    ("documents", ["v2"]),
+    ("1.27", ["v2beta1"]),
+    ("1.30", ["v2", "v2beta1"]),
+    ("1.32", ["v2", "v2beta1"]),
+    ("1.33", ["v2"]),
+]
+
+
+@pytest.mark.parametrize(("release", "offered"), OFFERED)
+async def test_versions_of_aggregated_discovery(tmp_path: Path, release: str, offered: list[str]) -> None:
+    form = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+    async with api(tmp_path, release) as ask:
+        for version in ("v2", "v2beta1"):
+            for path in ("/api", "/apis"):
+                answer = await ask("GET", path, accept=form.format(version))
+                assert answer.code == (200 if version in offered else 406)
+                if version in offered:
+                    assert answer.headers["content-type"] == form.format(version)
+                    assert answer.json["apiVersion"] == f"apidiscovery.k8s.io/{version}" and answer.json["items"]
+        both = await ask("GET", "/api", accept=f"{form.format('v2')},{form.format('v2beta1')},application/json")
+        assert both.json["apiVersion"] == f"apidiscovery.k8s.io/{offered[0]}"
+
+
+@pytest.mark.parametrize(("release", "emulated"), [("1.32", None), ("1.33", ("33", "32")), ("1.37", ("37", "36"))])
+async def test_the_emulated_version(tmp_path: Path, release: str, emulated: tuple[str, str] | None) -> None:
+    async with api(tmp_path, release) as ask:
+        found = await ask.ok("GET", "/version")
+    minors = (found.get("emulationMinor"), found.get("minCompatibilityMinor"))
+    assert minors == (emulated or (None, None))
+
+
+@pytest.mark.parametrize(("release", "code"), [("1.27", 400), ("1.28", 200), ("documents", 200)])
+async def test_pods_are_selected_by_the_host_network(tmp_path: Path, release: str, code: int) -> None:
+    async with api(tmp_path, release) as ask:
+        answer = await ask("GET", f"{PODS}?fieldSelector=spec.hostNetwork%3Dtrue")
+    assert answer.code == code
+    if code == 400:
+        assert answer.message == "field label not supported: spec.hostNetwork"
+
+
+@pytest.mark.parametrize(("release", "code"), [("1.32", 422), ("1.33", 201), ("documents", 201)])
+async def test_quotas_of_volume_attributes(tmp_path: Path, release: str, code: int) -> None:
+    spec = {"hard": {"persistentvolumeclaims": "2"}, "scopes": ["VolumeAttributesClass"]}
+    async with api(tmp_path, release) as ask:
+        quotas = "/api/v1/namespaces/default/resourcequotas"
+        answer = await ask("POST", quotas, {"metadata": {"name": "q"}, "spec": spec})
+    assert answer.code == code
+    if code == 422:
+        assert "unsupported scope" in answer.message

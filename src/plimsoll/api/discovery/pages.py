@@ -31,9 +31,15 @@ HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 def version_body(profile: Profile) -> bytes:
     major, minor = profile.release.split(".")
+    emulated = {}
+    if profile.version_emulated:
+        oldest = str(int(minor) - 1)
+        emulated = {"emulationMajor": major, "emulationMinor": minor}
+        emulated |= {"minCompatibilityMajor": major, "minCompatibilityMinor": oldest}
     document = {
         "major": major,
         "minor": minor,
+        **emulated,
         "gitVersion": git_version(profile),
         "gitCommit": "",
         "gitTreeState": "clean",
@@ -82,26 +88,28 @@ class StaticPages:
         self._catalog = Catalog(self._release)
         self._custom: dict[str, bytes] = {}  # OpenAPI documents of custom kinds
         self._older = _OlderOpenApi(self._custom, self._release)
-        self._discovery = discovery(self.address, catalog=self._catalog)
+        stable, beta = profile.discovery_stable, profile.discovery_beta
+        self._offered = (*(["v2"] if stable else []), *(["v2beta1"] if beta else []))
+        self._discovery = discovery(self.address, catalog=self._catalog, offered=self._offered)
         self.added: dict[str, Callable[[], StaticPage]] = {}
         self.health = HealthMeters(time.time())
 
     def set_address(self, address: str) -> None:
         """The server's address, known when its socket is bound."""
         self.address = address
-        self._discovery = discovery(address, self._absent, self._catalog)
+        self._discovery = discovery(address, self._absent, self._catalog, self._offered)
 
     def set_catalog(self, catalog: Catalog) -> None:
         """The custom kinds have changed."""
         self._catalog = catalog
         self._custom = custom_documents([each.custom.kind for each in catalog.custom if each.custom is not None])
         self._older = _OlderOpenApi(self._custom, self._release)
-        self._discovery = discovery(self.address, self._absent, catalog)
+        self._discovery = discovery(self.address, self._absent, catalog, self._offered)
 
     def leave_out(self, *subresources: str) -> None:
         """Omit subresources that a feature gate disables, such as `pods/resize`."""
         self._absent = frozenset(subresources)
-        self._discovery = discovery(self.address, self._absent, self._catalog)
+        self._discovery = discovery(self.address, self._absent, self._catalog, self._offered)
 
     async def found(
         self, request: Exchange, path: str, query: Query, faults: Callable[[], Mapping[str, str]], worker: Worker
@@ -148,10 +156,10 @@ class StaticPages:
         return None
 
     def _discovered(self, path: str, accept: str) -> StaticPage:
-        aggregated = wants_discovery(accept) and path in self._discovery.aggregated
-        page = (self._discovery.aggregated if aggregated else self._discovery.legacy)[path]
+        version = wants_discovery(accept, self._offered) if path in ("/api", "/apis") else ""
+        page = self._discovery.aggregated[version][path] if version else self._discovery.legacy[path]
         headers = ((b"vary", b"Accept"), (b"cache-control", b"public"))
-        return StaticPage(200, page.body, DISCOVERY if aggregated else JSON, page.etag, headers)
+        return StaticPage(200, page.body, DISCOVERY.format(version) if version else JSON, page.etag, headers)
 
     def _single_check(self, path: str, faults: Mapping[str, str]) -> StaticPage | None:
         name = path.lstrip("/").partition("/")[2]

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+import msgspec
+
 from plimsoll.api.machinery.kinds import (
     ALL_VERBS,
     GROUPS,
@@ -14,7 +16,6 @@ from plimsoll.api.machinery.kinds import (
     CustomResource,
     ScalePaths,
     Subresource,
-    resource_at,
 )
 from plimsoll.codec.schema.custom import CustomKind
 from plimsoll.codec.schema.releases import kind_since
@@ -27,9 +28,21 @@ _EDIT = ("get", "patch", "update")
 _VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 
 
+_HOST_NETWORK, _HOST_NETWORK_SINCE = "spec.hostNetwork", 28
+
+
 @cache
-def _since(resource: ApiResource) -> int:
-    return kind_since(resource.group, resource.version, resource.plural)
+def _in_release(release: int) -> tuple[ApiResource, ...]:
+    """The kinds of 1.N, with the field selectors that it has."""
+    served = (each for each in RESOURCES if kind_since(each.group, each.version, each.plural) <= release)
+    return tuple(map(_without_host_network, served)) if release < _HOST_NETWORK_SINCE else tuple(served)
+
+
+def _without_host_network(resource: ApiResource) -> ApiResource:
+    if _HOST_NETWORK not in resource.fields:
+        return resource
+    fields = tuple(field for field in resource.fields if field != _HOST_NETWORK)
+    return msgspec.structs.replace(resource, fields=fields)
 
 
 class Catalog:
@@ -37,8 +50,8 @@ class Catalog:
 
     def __init__(self, release: int = LAST_MINOR) -> None:
         self.custom: tuple[ApiResource, ...] = ()
-        self._release = release
-        self._built_in = tuple(each for each in RESOURCES if _since(each) <= release)
+        self._built_in = _in_release(release)
+        self._own = {(each.group, each.version, each.plural): each for each in self._built_in}
         self._groups = GROUPS
         self._by_path: dict[tuple[str, str, str], ApiResource] = {}
 
@@ -51,10 +64,8 @@ class Catalog:
         return (group, version) in self._groups
 
     def at(self, group: str, version: str, plural: str) -> ApiResource | None:
-        found = resource_at(group, version, plural)
-        if found is not None and _since(found) > self._release:
-            found = None
-        return found or self._by_path.get((group, version, plural))
+        place = (group, version, plural)
+        return self._own.get(place) or self._by_path.get(place)
 
     def resources(self) -> tuple[ApiResource, ...]:
         return (*self._built_in, *self.custom) if self.custom else self._built_in
