@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.profile import PROFILE_NAMES, profile_named
-from tests.unit.api.api_client import STRATEGIC, api, pod
+from tests.unit.api.api_client import STRATEGIC, TABLE, api, pod
 
 PODS = "/api/v1/namespaces/default/pods"
 DEMO = f"{PODS}/demo"
@@ -141,6 +141,51 @@ async def test_the_emulated_version(tmp_path: Path, release: str, emulated: tupl
         found = await ask.ok("GET", "/version")
     minors = (found.get("emulationMinor"), found.get("minCompatibilityMinor"))
     assert minors == (emulated or (None, None))
+
+
+# release, what is not among the columns, and the columns of a quota
+COLUMNS = [
+    (
+        "1.28",
+        {"jobs", "cronjobs", "persistentvolumes", "persistentvolumeclaims", "priorityclasses"},
+        "Age Request Limit",
+    ),
+    ("1.29", {"jobs", "cronjobs", "priorityclasses"}, "Age Request Limit"),
+    ("1.30", {"priorityclasses"}, "Age Request Limit"),
+    ("1.32", set(), "Age Request Limit"),
+    ("1.33", set(), "Request Limit Age"),
+    ("documents", set(), "Request Limit Age"),
+]
+LATER = {
+    "jobs": ("/apis/batch/v1/jobs", "Status"),
+    "cronjobs": ("/apis/batch/v1/cronjobs", "Timezone"),
+    "persistentvolumes": ("/api/v1/persistentvolumes", "VolumeAttributesClass"),
+    "persistentvolumeclaims": ("/api/v1/persistentvolumeclaims", "VolumeAttributesClass"),
+    "priorityclasses": ("/apis/scheduling.k8s.io/v1/priorityclasses", "PreemptionPolicy"),
+}
+
+
+@pytest.mark.parametrize(("release", "lacking", "quota"), COLUMNS, ids=[each[0] for each in COLUMNS])
+async def test_columns_of_tables(tmp_path: Path, release: str, lacking: set[str], quota: str) -> None:
+    async with api(tmp_path, release) as ask:
+        spec = {"hard": {"requests.cpu": "1", "limits.cpu": "2"}}
+        quotas = "/api/v1/namespaces/default/resourcequotas"
+        await ask.ok("POST", quotas, {"metadata": {"name": "q"}, "spec": spec})
+        status = {**spec, "used": {"requests.cpu": "0", "limits.cpu": "0"}}
+        await ask.ok("PATCH", f"{quotas}/q/status", {"status": status}, STRATEGIC)
+        found = set()
+        for kind, (path, column) in LATER.items():
+            table = await ask.ok("GET", path, accept=TABLE)
+            names = [each["name"] for each in table["columnDefinitions"]]
+            if column not in names:
+                found.add(kind)
+            assert all(len(row["cells"]) == len(names) for row in table["rows"])
+        assert found == lacking
+        table = await ask.ok("GET", quotas, accept=TABLE)
+        names = [each["name"] for each in table["columnDefinitions"]]
+        assert " ".join(names) == f"Name {quota}"
+        cells = dict(zip(names, table["rows"][0]["cells"], strict=True))
+        assert cells == {"Name": "q", "Age": "0s", "Request": "requests.cpu: 0/1", "Limit": "limits.cpu: 0/2"}
 
 
 @pytest.mark.parametrize(("release", "code"), [("1.27", 400), ("1.28", 200), ("documents", 200)])
