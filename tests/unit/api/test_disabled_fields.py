@@ -128,3 +128,15 @@ async def test_the_status_of_a_pod_has_the_fields_of_its_release(tmp_path: Path)
         "1.33": ["hostIP", "hostIPs"],
         "1.34": ["hostIP", "hostIPs", "observedGeneration"],
     }
+
+
+async def test_observed_generations_stay_when_a_client_does_not_send_them(tmp_path: Path) -> None:
+    ready = {"type": "Ready", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}
+    status = {"observedGeneration": 1, "conditions": [{**ready, "observedGeneration": 1}]}
+    async with api(tmp_path, "1.34") as ask:
+        await ask.ok("POST", PODS, pod())
+        await ask.ok("PATCH", f"{PODS}/demo/status", {"status": status}, MERGE)
+        removed = {"status": {"observedGeneration": None, "conditions": [ready, {**ready, "type": "Other"}]}}
+        found = (await ask.ok("PATCH", f"{PODS}/demo/status", removed, MERGE))["status"]
+    assert found["observedGeneration"] == 1
+    assert [each.get("observedGeneration") for each in found["conditions"]] == [1, None]

@@ -94,7 +94,7 @@ class PodStrategy(Strategy):
         before = old.get("status") or {}
         if not status.get("qosClass") and before.get("qosClass"):
             status["qosClass"] = before["qosClass"]
-        return {**old, "metadata": metadata, "status": _with_addresses(before, status)}
+        return {**old, "metadata": metadata, "status": _with_old_generations(before, _with_addresses(before, status))}
 
     def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         before, after = old.get("status") or {}, new.get("status") or {}
@@ -172,6 +172,29 @@ def _with_allocated_statuses(document: JsonObject) -> JsonObject:
     if (status.get("containerStatuses") or []) == statuses:
         return document
     return {**document, "status": {**status, "containerStatuses": statuses}}
+
+
+def _with_old_generations(before: JsonObject, status: JsonObject) -> JsonObject:
+    """A client that does not know observedGeneration does not remove it."""
+    conditions = before.get("conditions") or []
+    known = [each for each in conditions if each.get("observedGeneration")]
+    if not known and not before.get("observedGeneration"):
+        return status
+    old: dict[str, list[int]] = {}
+    for each in conditions:
+        old.setdefault(each.get("type") or "", []).append(each.get("observedGeneration") or 0)
+    found = dict(status)
+    if not found.get("observedGeneration") and before.get("observedGeneration"):
+        found["observedGeneration"] = before["observedGeneration"]
+    kept = []
+    for each in status.get("conditions") or []:
+        generations = old.get(each.get("type") or "")
+        generation = generations.pop(0) if generations else 0
+        has_none = generation and not each.get("observedGeneration")
+        kept.append({**each, "observedGeneration": generation} if has_none else each)
+    if kept:
+        found["conditions"] = kept
+    return found
 
 
 def _with_addresses(before: JsonObject, status: JsonObject) -> JsonObject:
