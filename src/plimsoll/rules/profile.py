@@ -248,6 +248,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "BalancedAllocation compares the node with and without the pod")
     preemption_text: str = _row("", {"1.27": "", "1.34": "no new claims to deallocate, ", "1.37": ""}, "05 A4",
         "the text before `preemption:` in FailedScheduling")
+    volume_conflict_text: str = _row("node(s) had volume node affinity conflict", {
+            "1.27": "node(s) had volume node affinity conflict",
+            "1.33": "node(s) didn't match PersistentVolume's node affinity"}, "05 A2",
+        "why a node that the volume of a claim does not allow is left out")
     taint_text_names_taint: bool = _row(True, {"1.27": True, "1.34": False}, "05 A2",
         "`untolerated taint {key: value}` against `untolerated taint(s)`")
     scheduler_observed_generation: bool = _row(False, {"1.27": False, "1.34": True}, "05 A4",
@@ -290,6 +294,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "names of environment variables: any printable ASCII but `=`, or letters, digits, `_`, `-` and `.`")
     environment_files: bool = _row(True, {"1.27": False, "1.35": True}, "05 B6",
         "`fileKeyRef` is among the sources of environment variables that a message names")
+    discovery_beta: bool = _row(False, {"1.27": True, "1.33": False}, "05 B3",
+        "aggregated discovery is offered as v2beta1")
+    discovery_stable: bool = _row(True, {"1.27": False, "1.30": True}, "05 B3",
+        "aggregated discovery is offered as v2")
+    version_emulated: bool = _row(False, {"1.27": False, "1.33": True}, "05 B3",
+        "/version tells which release is emulated, and the oldest that is compatible")
+    quota_of_volume_attributes: bool = _row(True, {"1.27": False, "1.33": True}, "05 B6",
+        "a quota may have the scope VolumeAttributesClass")
+    restart_policy_dropped: bool = _row(True, {"1.27": False, "1.34": True}, "05 B6",
+        "gate ContainerRestartRules off: a restart policy of a container that is no sidecar is dropped, not refused")
     dns_searches_relaxed: bool = _row(True, {"1.27": False, "1.33": True}, "05 B6",
         "a DNS search domain may be `.` and may contain underscores")
     zero_sleep_allowed: bool = _row(True, {"1.27": False, "1.33": True}, "05 B6",
@@ -305,6 +319,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     pod_security_minor: int = _row(27, {
             "1.27": 27, "1.29": 29, "1.31": 31, "1.32": 32, "1.34": 34, "1.35": 35, "1.37": 37}, "05 B6",
         "the newest version of the Pod Security Standards that the API server knows, v1.N, which `latest` means")
+    job_table_shows_status: bool = _row(True, {"1.27": False, "1.30": True}, "05 B7",
+        "`kubectl get` shows the status of Jobs and the time zone of CronJobs")
+    volume_table_shows_attributes: bool = _row(True, {"1.27": False, "1.29": True}, "05 B7",
+        "`kubectl get` shows the VolumeAttributesClass of volumes and claims")
+    priority_table_shows_preemption: bool = _row(True, {"1.27": False, "1.32": True}, "05 B7",
+        "`kubectl get priorityclasses` shows the preemption policy")
+    quota_table_ends_with_age: bool = _row(True, {"1.27": False, "1.33": True}, "05 B7",
+        "`kubectl get resourcequotas` shows the age last, not after the name")
     node_table_shows_architecture: bool = _row(False, {"1.27": False, "1.36": True}, "05 B7",
         "`kubectl get nodes -o wide` shows the architecture after the kernel")
     terminating_replicas: bool = _row(False, {"1.27": False, "1.35": True}, "05 B6",

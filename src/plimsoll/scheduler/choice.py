@@ -35,7 +35,7 @@ class Choice:
     def decide(self, pod: Pod, nominated: Nominated, budgets: Sequence[PodDisruptionBudget]) -> SchedulingDecision:
         decision = None
         topology = self._cache.topology(pod)
-        volumes, blocked = self._cache.claims.filter_for(pod)
+        volumes, blocked = self._cache.claims.filter_for(pod, self._profile)
         if topology is None and volumes is None and not blocked and self._uses_arrays():
             decision = self._synced_fleet().decide(pod, nominated, self._start)
         if decision is None:

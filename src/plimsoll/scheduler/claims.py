@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.fit import Filter, FitVerdict, NodeLoad
 from plimsoll.rules.storage.binding import WAITS, fitting_volume, node_can_use
 from plimsoll.rules.storage.objects import class_of_claim
 
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
-CONFLICT = "node(s) had volume node affinity conflict"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 
 
@@ -33,7 +33,7 @@ class ClaimCache:
     def forget(self, uid: str) -> None:
         self._of_pods.pop(uid, None)
 
-    def filter_for(self, pod: Pod) -> tuple[Filter | None, str]:
+    def filter_for(self, pod: Pod, profile: Profile) -> tuple[Filter | None, str]:
         """Which nodes the pod's claims refuse; or why no node will do. (None, "") for a pod without claims."""
         names = self._of_pods.get(pod.metadata.uid, ())
         if not names:
@@ -55,13 +55,13 @@ class ClaimCache:
             if storage_class.get("volumeBindingMode") != WAITS:
                 return None, UNBOUND
             waiting.append(claim)
-        return self._filter(bound, waiting), ""
+        return self._filter(bound, waiting, profile), ""
 
-    def _filter(self, bound: list[JsonObject], waiting: list[JsonObject]) -> Filter:
+    def _filter(self, bound: list[JsonObject], waiting: list[JsonObject], profile: Profile) -> Filter:
         def refusal(load: NodeLoad) -> FitVerdict | None:
             labels = load.node.metadata.labels or {}
             if any(not node_can_use(volume, load.name, labels) for volume in bound):
-                return FitVerdict((CONFLICT,), unresolvable=True)
+                return FitVerdict((profile.volume_conflict_text,), unresolvable=True)
             usable = [
                 each
                 for (kind, _, _), each in self._objects.items()

@@ -11,7 +11,7 @@ from plimsoll.rules.model.objects import Metadata, Node, Pod
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.scheduling.cycle import decide
 from plimsoll.rules.scheduling.fit import node_load
-from plimsoll.scheduler.claims import CONFLICT, NO_VOLUME, UNBOUND, ClaimCache
+from plimsoll.scheduler.claims import NO_VOLUME, UNBOUND, ClaimCache
 
 PROFILE = profile_named("1.36")
 POD = Pod(metadata=Metadata(name="p", namespace="d", uid="u"))
@@ -57,7 +57,7 @@ CASES: list[tuple[str, ClaimCache, tuple[str, ...], str]] = [
         "bound elsewhere",
         cache((PVC, "d", "c", claim("Bound", bound="v")), (PV, "", "v", volume("v", "z"))),
         (),
-        f"0/2 nodes are available: 2 {CONFLICT}.",
+        f"0/2 nodes are available: 2 {PROFILE.volume_conflict_text}.",
     ),
     ("absent", cache(), (), '0/2 nodes are available: persistentvolumeclaim "c" not found.'),
     ("unbound", cache((PVC, "d", "c", claim("Pending"))), (), f"0/2 nodes are available: {UNBOUND}."),
@@ -78,11 +78,26 @@ CASES: list[tuple[str, ClaimCache, tuple[str, ...], str]] = [
 
 @pytest.mark.parametrize(("claims", "nodes", "message"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
 def test_where_a_pod_with_a_claim_goes(claims: ClaimCache, nodes: tuple[str, ...], message: str) -> None:
-    volumes, blocked = claims.filter_for(POD)
+    volumes, blocked = claims.filter_for(POD, PROFILE)
     decision = decide(POD, [node("a"), node("b")], PROFILE, volumes=volumes, blocked=blocked)
     assert decision.nodes == nodes
     assert decision.message.startswith(message)
 
 
 def test_a_pod_without_claims_is_not_filtered() -> None:
-    assert ClaimCache().filter_for(POD) == (None, "")
+    assert ClaimCache().filter_for(POD, PROFILE) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("release", "text"),
+    [
+        ("documents", "node(s) had volume node affinity conflict"),
+        ("1.32", "node(s) had volume node affinity conflict"),
+        ("1.33", "node(s) didn't match PersistentVolume's node affinity"),
+    ],
+)
+def test_the_conflict_by_release(release: str, text: str) -> None:
+    profile = profile_named(release)
+    claims = cache((PVC, "d", "c", claim("Bound", bound="v")), (PV, "", "v", volume("v", "z")))
+    volumes, _ = claims.filter_for(POD, profile)
+    assert decide(POD, [node("a")], profile, volumes=volumes).message.startswith(f"0/1 nodes are available: 1 {text}.")

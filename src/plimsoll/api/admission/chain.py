@@ -68,7 +68,7 @@ def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
     """A new pod with what the cluster adds to it; raises 403."""
     document = _limit_ranged(cluster, document)
     spec = dict(document.get("spec") or {})
-    _check_supported(spec, document["metadata"]["name"])
+    _check_supported(spec, document["metadata"]["name"], cluster.gates.off)
     spec = _with_service_account(cluster, document, spec)
     _set_priority(cluster, spec, document["metadata"]["name"])
     _set_tolerations(spec)
@@ -158,9 +158,9 @@ def _limit_ranged(cluster: Cluster, document: JsonObject) -> JsonObject:
     return {**filled, "metadata": metadata}
 
 
-def _check_supported(spec: JsonObject, name: str) -> None:
-    """What no node of this cluster could do."""
-    if spec.get("resourceClaims"):
+def _check_supported(spec: JsonObject, name: str, off: frozenset[str]) -> None:
+    """What no node of this cluster could do; while their gate is off, claims are dropped."""
+    if spec.get("resourceClaims") and "DynamicResourceAllocation" not in off:
         raise forbidden(_PODS, name, "spec.resourceClaims: this API server has no ResourceClaims: remove it")
 
 

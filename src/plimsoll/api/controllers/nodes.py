@@ -77,7 +77,12 @@ def _last_report(context: ControllerContext, node: JsonObject) -> float:
     return max((seconds for time in times if (seconds := epoch_seconds(time)) is not None), default=0.0)
 
 
-def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Controller:
+def observed_generation(pod: Pod, profile: Profile) -> JsonObject:
+    """The member of a status, or of a condition, that says which spec it is about."""
+    return {"observedGeneration": pod.metadata.generation} if profile.pod_observed_generation else {}
+
+
+def taint_eviction_controller(context: ControllerContext, profile: Profile, clock: Clock) -> Controller:
     """Evict pods from nodes with NoExecute taints when their tolerations have expired.
 
     A toleration counts from the moment when pod and taint came together: the later of the two. A taint that a client
@@ -126,7 +131,8 @@ def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Contr
 
     async def evict(pod: Pod, now_s: float) -> None:
         name, namespace, uid = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid
-        condition = {**BY_TAINT, "lastTransitionTime": rfc3339(now_s)}
+        observed = observed_generation(pod, profile)
+        condition = {**BY_TAINT, **observed, "lastTransitionTime": rfc3339(now_s)}
         change = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
         await context.attempt(request.patch(request.PODS, name, change, namespace, "status"), (404, 409))
         await context.attempt(request.delete(request.PODS, name, namespace, uid=uid), (404, 409))

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext
+from plimsoll.api.controllers.nodes import observed_generation
 from plimsoll.kube import request
 from plimsoll.rules.controllers.pod_gc import TERMINATED_THRESHOLD, collected
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.timestamps import Clock, rfc3339
 
+ORPHANED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "DeletionByPodGC",
+    "message": "PodGC: node no longer exists",
+}
 INTERVAL_S = 20.0
 _REPLACED = (404, 409, 422)  # the pod is gone, or another one has its name
 _ALL = "all"
 
 
 def controller(
-    context: ControllerContext, *, threshold: int = TERMINATED_THRESHOLD, every_s: float = INTERVAL_S
+    context: ControllerContext,
+    profile: Profile,
+    clock: Clock,
+    *,
+    threshold: int = TERMINATED_THRESHOLD,
+    every_s: float = INTERVAL_S,
 ) -> Controller:
     async def reconcile(_: str) -> float | None:
         pods = [pod async for pod in context.pods()]
@@ -21,7 +36,11 @@ def controller(
             metadata = garbage.pod.metadata
             name, namespace, uid = metadata.name, metadata.namespace, metadata.uid
             if garbage.fail_first:
-                change = {"metadata": {"uid": uid}, "status": {"phase": "Failed"}}
+                status: JsonObject = {"phase": "Failed"}
+                observed = observed_generation(garbage.pod, profile)
+                if garbage.is_orphan:
+                    status["conditions"] = [{**ORPHANED, **observed, "lastTransitionTime": rfc3339(clock())}]
+                change = {"metadata": {"uid": uid}, "status": {**status, **observed}}
                 fail = request.patch(request.PODS, name, change, namespace, "status")
                 if not await context.attempt(fail, _REPLACED):
                     continue

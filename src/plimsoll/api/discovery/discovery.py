@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -23,14 +23,17 @@ class DiscoveryPage(msgspec.Struct, frozen=True):
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """path → page. Legacy pages are complete; `aggregated` has only `/api` and `/apis`."""
+    """path → page. Legacy pages are complete; `aggregated` has only `/api` and `/apis`, by version."""
 
     legacy: dict[str, DiscoveryPage]
-    aggregated: dict[str, DiscoveryPage]
+    aggregated: dict[str, dict[str, DiscoveryPage]]
 
 
-def discovery(server_address: str, absent: Collection[str] = (), catalog: Catalog = BUILT_IN) -> Discovery:
-    """`absent`: subresources that this server does not serve, as `pods/resize`."""
+def discovery(
+    server_address: str, absent: Collection[str] = (), catalog: Catalog = BUILT_IN, offered: Sequence[str] = ("v2",)
+) -> Discovery:
+    """`absent`: subresources that this server does not serve, as `pods/resize`; `offered`: versions of the aggregated
+    form."""
     versions = [
         (group, version, tuple(_served(resource, absent) for resource in resources))
         for group, version, resources in catalog.group_versions()
@@ -40,19 +43,15 @@ def discovery(server_address: str, absent: Collection[str] = (), catalog: Catalo
         if group:
             by_group.setdefault(group, []).append((version, resources))
     core = [_version(version, resources) for group, version, resources in versions if not group]
+    items: dict[str, list[JsonObject]] = {
+        "/api": [{"metadata": {}, "versions": core}],
+        "/apis": [
+            {"metadata": {"name": name}, "versions": [_version(version, resources) for version, resources in own]}
+            for name, own in by_group.items()
+        ],
+    }
     aggregated = {
-        "/api": _page(_group_list([{"metadata": {}, "versions": core}])),
-        "/apis": _page(
-            _group_list(
-                [
-                    {
-                        "metadata": {"name": name},
-                        "versions": [_version(version, resources) for version, resources in own],
-                    }
-                    for name, own in by_group.items()
-                ]
-            )
-        ),
+        version: {path: _page(_group_list(each, version)) for path, each in items.items()} for version in offered
     }
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}]
     groups = {name: _group(name, [version for version, _ in own]) for name, own in by_group.items()}
@@ -87,8 +86,9 @@ def _page(document: JsonObject) -> DiscoveryPage:
 # --- aggregated ---
 
 
-def _group_list(items: list[JsonObject]) -> JsonObject:
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+def _group_list(items: list[JsonObject], version: str) -> JsonObject:
+    about = {"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{version}"}
+    return {**about, "metadata": {}, "items": items}
 
 
 def _version(version: str, resources: tuple[ApiResource, ...]) -> JsonObject:

@@ -10,7 +10,7 @@ from functools import cache, partial
 import msgspec
 
 from plimsoll.api.discovery.discovery import discovery
-from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
+from plimsoll.api.machinery.catalog import Catalog
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.exchange import Exchange
 from plimsoll.api.machinery.negotiate import DISCOVERY, JSON, wants_discovery
@@ -21,6 +21,7 @@ from plimsoll.codec.openapi import v2 as openapi_v2
 from plimsoll.codec.openapi.custom import custom_documents
 from plimsoll.codec.openapi.v2_json import openapi_v2_json
 from plimsoll.codec.openapi.v3 import document_hash, openapi_document, openapi_index
+from plimsoll.codec.schema.releases import release_of
 from plimsoll.metrics.health import HealthMeters
 from plimsoll.rules.profile import Profile
 from plimsoll.version import git_version
@@ -30,9 +31,15 @@ HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 def version_body(profile: Profile) -> bytes:
     major, minor = profile.release.split(".")
+    emulated = {}
+    if profile.version_emulated:
+        oldest = str(int(minor) - 1)
+        emulated = {"emulationMajor": major, "emulationMinor": minor}
+        emulated |= {"minCompatibilityMajor": major, "minCompatibilityMinor": oldest}
     document = {
         "major": major,
         "minor": minor,
+        **emulated,
         "gitVersion": git_version(profile),
         "gitCommit": "",
         "gitTreeState": "clean",
@@ -76,30 +83,33 @@ class StaticPages:
 
     def __init__(self, profile: Profile) -> None:
         self._version, self._absent = version_body(profile), frozenset[str]()
+        self._release = release_of(profile)
         self.address = "127.0.0.1:6443"
-        self._catalog = BUILT_IN
+        self._catalog = Catalog(self._release)
         self._custom: dict[str, bytes] = {}  # OpenAPI documents of custom kinds
-        self._older = _OlderOpenApi(self._custom)
-        self._discovery = discovery(self.address)
+        self._older = _OlderOpenApi(self._custom, self._release)
+        stable, beta = profile.discovery_stable, profile.discovery_beta
+        self._offered = (*(["v2"] if stable else []), *(["v2beta1"] if beta else []))
+        self._discovery = discovery(self.address, catalog=self._catalog, offered=self._offered)
         self.added: dict[str, Callable[[], StaticPage]] = {}
         self.health = HealthMeters(time.time())
 
     def set_address(self, address: str) -> None:
         """The server's address, known when its socket is bound."""
         self.address = address
-        self._discovery = discovery(address, self._absent, self._catalog)
+        self._discovery = discovery(address, self._absent, self._catalog, self._offered)
 
     def set_catalog(self, catalog: Catalog) -> None:
         """The custom kinds have changed."""
         self._catalog = catalog
         self._custom = custom_documents([each.custom.kind for each in catalog.custom if each.custom is not None])
-        self._older = _OlderOpenApi(self._custom)
-        self._discovery = discovery(self.address, self._absent, catalog)
+        self._older = _OlderOpenApi(self._custom, self._release)
+        self._discovery = discovery(self.address, self._absent, catalog, self._offered)
 
     def leave_out(self, *subresources: str) -> None:
         """Omit subresources that a feature gate disables, such as `pods/resize`."""
         self._absent = frozenset(subresources)
-        self._discovery = discovery(self.address, self._absent, self._catalog)
+        self._discovery = discovery(self.address, self._absent, self._catalog, self._offered)
 
     async def found(
         self, request: Exchange, path: str, query: Query, faults: Callable[[], Mapping[str, str]], worker: Worker
@@ -138,18 +148,18 @@ class StaticPages:
         if path == OPENAPI_V2:
             return _older_openapi(accept, self._older)
         if path == OPENAPI:
-            return StaticPage(200, openapi_index(self._custom), headers=((b"vary", b"Accept"),))
+            return StaticPage(200, openapi_index(self._custom, self._release), headers=((b"vary", b"Accept"),))
         if path.startswith(f"{OPENAPI}/"):
-            return _openapi(path.removeprefix(f"{OPENAPI}/"), self._custom)
+            return _openapi(path.removeprefix(f"{OPENAPI}/"), self._custom, self._release)
         if path in self.added:
             return self.added[path]()
         return None
 
     def _discovered(self, path: str, accept: str) -> StaticPage:
-        aggregated = wants_discovery(accept) and path in self._discovery.aggregated
-        page = (self._discovery.aggregated if aggregated else self._discovery.legacy)[path]
+        version = wants_discovery(accept, self._offered) if path in ("/api", "/apis") else ""
+        page = self._discovery.aggregated[version][path] if version else self._discovery.legacy[path]
         headers = ((b"vary", b"Accept"), (b"cache-control", b"public"))
-        return StaticPage(200, page.body, DISCOVERY if aggregated else JSON, page.etag, headers)
+        return StaticPage(200, page.body, DISCOVERY.format(version) if version else JSON, page.etag, headers)
 
     def _single_check(self, path: str, faults: Mapping[str, str]) -> StaticPage | None:
         name = path.lstrip("/").partition("/")[2]
@@ -159,8 +169,8 @@ class StaticPages:
         return StaticPage(500 if fault else 200, f"internal server error: {fault}".encode() if fault else b"ok", TEXT)
 
 
-def _openapi(path: str, custom: Mapping[str, bytes]) -> StaticPage | None:
-    body = custom.get(path) or openapi_document(path)
+def _openapi(path: str, custom: Mapping[str, bytes], release: int) -> StaticPage | None:
+    body = custom.get(path) or openapi_document(path, release)
     if body is None:
         return None
     return StaticPage(
@@ -171,9 +181,9 @@ def _openapi(path: str, custom: Mapping[str, bytes]) -> StaticPage | None:
 class _OlderOpenApi:
     """The documents of version 2, made when they are first requested."""
 
-    def __init__(self, custom: Mapping[str, bytes]) -> None:
-        self.protobuf = cache(partial(openapi_v2.openapi_v2, custom))
-        self.json = cache(partial(openapi_v2_json, custom))
+    def __init__(self, custom: Mapping[str, bytes], release: int) -> None:
+        self.protobuf = cache(partial(openapi_v2.openapi_v2, custom, release))
+        self.json = cache(partial(openapi_v2_json, custom, release))
 
 
 def _older_openapi(accept: str, documents: _OlderOpenApi) -> StaticPage:

@@ -42,6 +42,7 @@ from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.defaults.objects import with_kind_defaults
 from plimsoll.codec.patch.managed_fields import track_update
 from plimsoll.errors import FieldError, InvalidObjectError
+from plimsoll.rules.admission.disabled_fields import without_disabled
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems
 from plimsoll.store.records import Decision, Record
@@ -177,10 +178,15 @@ async def _prepared(
     check_create(cluster, call, new)
     check_grant(cluster, call, new)
     rules = strategy(resource)
-    new = await off_loop(cluster, call, len(call.body), partial(rules.prepared_for_create, new, context))
+
+    def prepared() -> JsonObject:
+        return rules.prepared_for_create(without_disabled(resource.storage, new, None, cluster.gates), context)
+
+    new = await off_loop(cluster, call, len(call.body), prepared)
     hooked = has_hooks(cluster, resource)
     if hooked:
         new = await with_mutations(cluster, call, options, new, None, tracked=tracked)
+        new = without_disabled(resource.storage, new, None, cluster.gates)
 
     def findings() -> list[FieldError]:
         errors = rules.create_errors(new, context)

@@ -7,7 +7,7 @@ from typing import Any
 
 from plimsoll.api.handlers.create import create_object
 from plimsoll.api.handlers.update import write
-from plimsoll.api.machinery.bodies import off_loop, read_body
+from plimsoll.api.machinery.bodies import in_release, off_loop, read_body
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, key, kind_of
 from plimsoll.api.machinery.encoding import encoded
@@ -38,6 +38,7 @@ from plimsoll.codec.patch.json_patch import (
 from plimsoll.codec.patch.server_side_apply import ApplyConflictError, ApplyError, apply_server_side
 from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.decode import MAX_DEPTH, DecodeError, decode_document
+from plimsoll.codec.schema.releases import newer_fields
 from plimsoll.codec.schema.schema import SchemaKind
 from plimsoll.codec.yaml.json_stream import is_deeper
 from plimsoll.codec.yaml.reader import YamlError
@@ -114,7 +115,7 @@ async def patcher(
         def shown() -> str:
             return go_printed(body) if type_ == STRATEGIC_PATCH else encoded(patched).decode()
 
-        return _decoded(call, options, kind, patched, shown, doubled)
+        return _decoded(cluster, call, options, kind, patched, shown, doubled)
 
     return patched_object
 
@@ -132,6 +133,7 @@ def _refusal(error: PatchError) -> StatusError:
 
 
 def _decoded(
+    cluster: Cluster,
     call: ApiCall,
     options: WriteOptions,
     kind: SchemaKind,
@@ -141,7 +143,7 @@ def _decoded(
 ) -> JsonObject:
     """The patched object by its schema; a patch whose result does not fit it is refused (422)."""
     try:
-        result = decode_document(kind, patched)
+        result = in_release(cluster, kind, decode_document(kind, patched))
     except DecodeError as error:
         raise _unfit(shown(), error.detail) from None
     problems = doubled + result.problems
@@ -213,6 +215,7 @@ def _merged(
             force=bool(options.force),
             subresource=call.info.subresource,
             now=cluster.now(),
+            newer=newer_fields(kind, cluster.release),
         )
     except ApplyConflictError as error:
         causes = [
@@ -221,7 +224,7 @@ def _merged(
         raise StatusError(409, "Conflict", str(error), {"causes": causes}) from None
     except ApplyError as error:
         raise internal(error.message) from None
-    return _decoded(call, options, kind, merged, lambda: encoded(merged).decode())
+    return _decoded(cluster, call, options, kind, merged, lambda: encoded(merged).decode())
 
 
 def _applied_document(call: ApiCall, options: WriteOptions) -> JsonObject:

@@ -60,6 +60,7 @@ from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.patch.managed_fields import same_but_times, track_update
 from plimsoll.codec.schema.custom import served
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.disabled_fields import without_disabled
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Delete, Record
 
@@ -172,6 +173,7 @@ async def write(
         new = _admitted(cluster, call, old, new)
         if hooked:
             new = await with_mutations(cluster, call, options, new, as_served(resource, old), tracked=tracked)
+            new = without_disabled(resource.storage, new, old, cluster.gates)
         checked = partial(_check, cluster, call, old, new, errors)
         await off_loop(cluster, call, size, checked, evaluates=evaluates)
         if hooked:
@@ -234,6 +236,7 @@ def _proposed(
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
     check_update(call, old, new)
     new = _prepared(rules, info.subresource, live, new, context)
+    new = without_disabled(resource.storage, new, live, cluster.gates)
     if not tracked:
         new = track_update(kind, live, new, options.field_manager, info.subresource, context.now)
     new = to_store(resource, new)

@@ -16,6 +16,7 @@ from plimsoll.api.machinery.request_info import WriteOptions
 from plimsoll.api.machinery.status import bad_request, too_many_values, unsupported_body
 from plimsoll.codec.protobuf.kube import ProtobufError, from_protobuf
 from plimsoll.codec.schema.decode import Decoded, DecodeError, decode, decode_document, strict_error
+from plimsoll.codec.schema.releases import newer_fields, without_newer
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.codec.yaml.reader import YamlError
 from plimsoll.codec.yaml.reader import read_body as read_yaml
@@ -53,20 +54,30 @@ async def read_object(cluster: Cluster, call: ApiCall, kind: SchemaKind, options
     Do not change it: that of another request may share its parts.
     """
     is_yaml = media_type(call.content_type) == YAML
-    return await read_body(cluster, call, lambda: _object(call, kind, options), is_yaml=is_yaml)
+    return await read_body(cluster, call, lambda: _object(cluster, call, kind, options), is_yaml=is_yaml)
 
 
-def _object(call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
+def _object(cluster: Cluster, call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
     try:
         decoded = _decoded(call, kind)
     except DecodeError as error:
         raise bad_request(error.message) from None
+    decoded = in_release(cluster, kind, decoded)
     if decoded.problems and options is not None:
         if options.field_validation == "Strict":
             raise bad_request(strict_error(kind, decoded.problems))
         if options.field_validation == "Warn":
             call.warnings += decoded.problems
     return decoded.document
+
+
+def in_release(cluster: Cluster, kind: SchemaKind, decoded: Decoded) -> Decoded:
+    """Without the fields that the server's release does not have."""
+    newer = newer_fields(kind, cluster.release)
+    if not newer:
+        return decoded
+    document, problems = without_newer(decoded.document, newer)
+    return Decoded(document, decoded.problems + problems) if problems else decoded
 
 
 def _decoded(call: ApiCall, kind: SchemaKind) -> Decoded:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
+
+import msgspec
 
 from plimsoll.api.machinery.kinds import (
     ALL_VERBS,
@@ -13,22 +16,42 @@ from plimsoll.api.machinery.kinds import (
     CustomResource,
     ScalePaths,
     Subresource,
-    resource_at,
 )
 from plimsoll.codec.schema.custom import CustomKind
+from plimsoll.codec.schema.releases import kind_since
 from plimsoll.rules.admission.custom_resources.definitions import is_served, schema_of
 from plimsoll.rules.admission.custom_resources.extensions import PRESERVE
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.profile import LAST_MINOR
 
 _EDIT = ("get", "patch", "update")
 _VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 
 
-class Catalog:
-    """`custom` is replaced as a whole when a definition changes."""
+_HOST_NETWORK, _HOST_NETWORK_SINCE = "spec.hostNetwork", 28
 
-    def __init__(self) -> None:
+
+@cache
+def _in_release(release: int) -> tuple[ApiResource, ...]:
+    """The kinds of 1.N, with the field selectors that it has."""
+    served = (each for each in RESOURCES if kind_since(each.group, each.version, each.plural) <= release)
+    return tuple(map(_without_host_network, served)) if release < _HOST_NETWORK_SINCE else tuple(served)
+
+
+def _without_host_network(resource: ApiResource) -> ApiResource:
+    if _HOST_NETWORK not in resource.fields:
+        return resource
+    fields = tuple(field for field in resource.fields if field != _HOST_NETWORK)
+    return msgspec.structs.replace(resource, fields=fields)
+
+
+class Catalog:
+    """`custom` is replaced as a whole when a definition changes. `release`: the N of 1.N, whose kinds are served."""
+
+    def __init__(self, release: int = LAST_MINOR) -> None:
         self.custom: tuple[ApiResource, ...] = ()
+        self._built_in = _in_release(release)
+        self._own = {(each.group, each.version, each.plural): each for each in self._built_in}
         self._groups = GROUPS
         self._by_path: dict[tuple[str, str, str], ApiResource] = {}
 
@@ -41,10 +64,11 @@ class Catalog:
         return (group, version) in self._groups
 
     def at(self, group: str, version: str, plural: str) -> ApiResource | None:
-        return resource_at(group, version, plural) or self._by_path.get((group, version, plural))
+        place = (group, version, plural)
+        return self._own.get(place) or self._by_path.get(place)
 
     def resources(self) -> tuple[ApiResource, ...]:
-        return (*RESOURCES, *self.custom) if self.custom else RESOURCES
+        return (*self._built_in, *self.custom) if self.custom else self._built_in
 
     def stored(self) -> Iterator[ApiResource]:
         """One resource for each kind of stored objects."""

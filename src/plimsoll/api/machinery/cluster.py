@@ -21,6 +21,7 @@ from plimsoll.api.machinery.role_index import RoleIndex
 from plimsoll.api.machinery.rounds import Worker
 from plimsoll.api.machinery.service_addresses import ServiceAddresses
 from plimsoll.api.machinery.shared_lines import SharedLines
+from plimsoll.codec.schema.releases import release_of
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
@@ -87,9 +88,10 @@ class Cluster:
     ) -> None:
         self.store = store
         self.profile = profile
+        self.release = release_of(profile)
         feature_gates = gates if gates is not None else default_config(profile).feature_gates
         self.clock = clock
-        self.catalog = Catalog()
+        self.catalog = Catalog(self.release)
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self._policy_lists: dict[tuple[str, str], tuple[int, list[JsonObject]]] = {}  # by storage and namespace
         self._policy_places: dict[tuple[str, str], tuple[str, Counted]] = {}

@@ -430,12 +430,7 @@ RESOURCES: tuple[ApiResource, ...] = (
 )
 
 GROUPS = frozenset((resource.group, resource.version) for resource in RESOURCES)
-_BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 _BY_STORAGE = {resource.storage: resource for resource in reversed(RESOURCES) if resource.storage}
-
-
-def resource_at(group: str, version: str, plural: str) -> ApiResource | None:
-    return _BY_PATH.get((group, version, plural))
 
 
 def stored_resource(storage: str) -> ApiResource:

@@ -6,6 +6,7 @@ accepted in bodies but never sent, so such a clause of an Accept header is skipp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -16,10 +17,10 @@ from plimsoll.api.machinery.status import StatusError, not_acceptable
 View = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
 
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
-DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 
 _VIEWS: tuple[View, ...] = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
-_AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
+_AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io")
 _OFFERED = f"{JSON}, {YAML}, {PROTOBUF}"
 _NONE_OFFERED = f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}"
 _ONLY_OFFERED = f"only the following media types are accepted: {_OFFERED}"
@@ -91,19 +92,20 @@ def accepted_form(accept: str, *, is_list: bool = False, has_views: bool = True)
     raise _refusal(clauses, unknown_view)
 
 
-def wants_discovery(accept: str) -> bool:
-    """Aggregated discovery (True) or the legacy documents; raises 406 where neither is accepted."""
+def wants_discovery(accept: str, offered: Sequence[str] = ("v2",)) -> str:
+    """The version of aggregated discovery, empty for the legacy documents; raises 406 where neither is accepted."""
     clauses = _clauses(accept)
     if not clauses:
-        return False
+        return ""
     for clause in clauses:
         if clause.type not in (JSON, "*/*", "application/*"):
             continue
         view_name = clause.parameters.get("as", "")
         if not view_name:
-            return False
-        if (view_name, clause.parameters.get("g"), clause.parameters.get("v")) == _AGGREGATED:
-            return True
+            return ""
+        version = clause.parameters.get("v", "")
+        if (view_name, clause.parameters.get("g")) == _AGGREGATED and version in offered:
+            return version
     raise _refusal(clauses, unknown_view=False)
 
 

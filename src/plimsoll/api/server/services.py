@@ -115,8 +115,8 @@ def _controllers(
     return (
         namespaces.controller(context, clock, cluster.catalog),
         nodes.lifecycle_controller(context, profile, clock),
-        nodes.taint_eviction_controller(context, clock),
-        pod_gc.controller(context),
+        nodes.taint_eviction_controller(context, profile, clock),
+        pod_gc.controller(context, profile, clock),
         event_ttl.controller(context, clock, ttl_s=cluster.limits.event_ttl_s),
         quotas.controller(context, profile, clock, cluster.catalog),
         custom_resources.controller(context, served, clock),

@@ -11,13 +11,8 @@ from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.addresses import is_ip
 from plimsoll.rules.admission.comparison import PodVersion
-from plimsoll.rules.admission.disabled_fields import (
-    without_resize_fields,
-    without_restart_rules,
-    without_sidecars,
-    without_stop_signals,
-)
 from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
+from plimsoll.rules.admission.label_keys import with_label_keys_merged
 from plimsoll.rules.admission.pod_spec.rules import spec_rules
 from plimsoll.rules.admission.pod_spec.spec import create_only_errors, spec_errors
 from plimsoll.rules.admission.pod_spec.warnings import name_warnings, pod_warnings
@@ -38,17 +33,7 @@ def version_of(document: JsonObject) -> PodVersion:
 
 class PodStrategy(Strategy):
     def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
-        if not context.gates.pod_level and "resources" in document.get("spec", {}):
-            document = {**document, "spec": {**document["spec"]}}
-            del document["spec"]["resources"]
-        if not context.in_place:
-            document = without_resize_fields(document, None)
-        if not context.gates.sidecars:
-            document = without_sidecars(document)
-        if not context.gates.restart_rules:
-            document = without_restart_rules(document)
-        if not context.gates.stop_signals:
-            document = without_stop_signals(document, None)
+        document = with_label_keys_merged(document, context.gates)
         pod = lean_pod(document)
         status: JsonObject = {"phase": "Pending"}
         if (document.get("spec") or {}).get("schedulingGates"):
@@ -77,9 +62,7 @@ class PodStrategy(Strategy):
 
     def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         new = with_old(new, old, "status")
-        if not context.in_place:
-            return without_resize_fields(new, old)
-        if context.profile.resize_by_plain_patch:
+        if context.in_place and context.profile.resize_by_plain_patch:
             return _with_resize_status(old, new, context)
         return new
 
@@ -111,8 +94,7 @@ class PodStrategy(Strategy):
         before = old.get("status") or {}
         if not status.get("qosClass") and before.get("qosClass"):
             status["qosClass"] = before["qosClass"]
-        prepared = {**old, "metadata": metadata, "status": _with_addresses(before, status)}
-        return prepared if context.in_place else without_resize_fields(prepared, old)
+        return {**old, "metadata": metadata, "status": _with_old_generations(before, _with_addresses(before, status))}
 
     def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         before, after = old.get("status") or {}, new.get("status") or {}
@@ -190,6 +172,29 @@ def _with_allocated_statuses(document: JsonObject) -> JsonObject:
     if (status.get("containerStatuses") or []) == statuses:
         return document
     return {**document, "status": {**status, "containerStatuses": statuses}}
+
+
+def _with_old_generations(before: JsonObject, status: JsonObject) -> JsonObject:
+    """A client that does not know observedGeneration does not remove it."""
+    conditions = before.get("conditions") or []
+    known = [each for each in conditions if each.get("observedGeneration")]
+    if not known and not before.get("observedGeneration"):
+        return status
+    old: dict[str, list[int]] = {}
+    for each in conditions:
+        old.setdefault(each.get("type") or "", []).append(each.get("observedGeneration") or 0)
+    found = dict(status)
+    if not found.get("observedGeneration") and before.get("observedGeneration"):
+        found["observedGeneration"] = before["observedGeneration"]
+    kept = []
+    for each in status.get("conditions") or []:
+        generations = old.get(each.get("type") or "")
+        generation = generations.pop(0) if generations else 0
+        has_none = generation and not each.get("observedGeneration")
+        kept.append({**each, "observedGeneration": generation} if has_none else each)
+    if kept:
+        found["conditions"] = kept
+    return found
 
 
 def _with_addresses(before: JsonObject, status: JsonObject) -> JsonObject:

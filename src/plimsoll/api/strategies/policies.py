@@ -21,6 +21,7 @@ from plimsoll.rules.admission.runtime_class import runtime_class_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import OBJECT_COUNTS, qualified_name_problems
 from plimsoll.rules.model.policies import RuntimeClass
+from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resources.defaulting import BUILT_IN
 
@@ -63,7 +64,7 @@ class QuotaStrategy(Strategy):
                 errors.append(invalid(path, str(value), "must be greater than or equal to 0"))
             elif amount is not None and name in (*_COUNTED, "pods") and amount.milli % 1000:
                 errors.append(invalid(path, str(value), "must be an integer"))
-        return errors + _scope_errors(spec)
+        return errors + _scope_errors(spec, context.profile)
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, context)
@@ -73,11 +74,12 @@ class QuotaStrategy(Strategy):
         return errors
 
 
-def _scope_errors(spec: JsonObject) -> list[FieldError]:
+def _scope_errors(spec: JsonObject, profile: Profile) -> list[FieldError]:
     errors: list[FieldError] = []
+    known = _SCOPES if profile.quota_of_volume_attributes else _SCOPES[:-1]
     scopes, path = spec.get("scopes") or [], "spec.scopes"
     for scope in scopes:
-        if scope not in _SCOPES:
+        if scope not in known:
             errors.append(FieldError("FieldValueInvalid", path, "unsupported scope", scopes))
         elif any(bounds_pods(name) and not scope_may_bound(scope, name) for name in spec.get("hard") or {}):
             errors.append(FieldError("FieldValueInvalid", path, "unsupported scope applied to resource", scopes))
@@ -88,7 +90,7 @@ def _scope_errors(spec: JsonObject) -> list[FieldError]:
     for requirement in requirements:
         scope, operator = requirement.get("scopeName") or "", requirement.get("operator") or ""
         values = requirement.get("values") or []
-        if scope not in _SCOPES:
+        if scope not in known:
             errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
         elif scope not in ("PriorityClass", "VolumeAttributesClass") and operator != "Exists":
             errors.append(invalid(f"{path}.operator", operator, _MUST_EXIST))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from plimsoll.api.tables.columns import (
@@ -321,8 +322,37 @@ _PLAIN = Printer(
 )
 
 
+# The column that a release may not have yet, and the row of the profile that says so.
+_LATER = {
+    "jobs": ("Status", "job_table_shows_status"),
+    "cronjobs": ("Timezone", "job_table_shows_status"),
+    "persistentvolumes": ("VolumeAttributesClass", "volume_table_shows_attributes"),
+    "persistentvolumeclaims": ("VolumeAttributesClass", "volume_table_shows_attributes"),
+    "priorityclasses": ("PreemptionPolicy", "priority_table_shows_preemption"),
+}
+
+
+@lru_cache(256)
 def printer(storage: str, profile: str) -> Printer:
     """How objects of this kind are printed; kinds without a printer of their own show when they were created."""
     if storage == "nodes":
         return Printer(_NODE_COLUMNS, _node(profile))
-    return _PRINTERS.get(storage, _PLAIN)
+    found, named_profile = _PRINTERS.get(storage, _PLAIN), profile_named(profile)
+    order = list(range(len(found.columns)))
+    if storage in _LATER:
+        later, row = _LATER[storage]
+        if not getattr(named_profile, row):
+            order = [index for index in order if found.columns[index].name != later]
+    elif storage == "resourcequotas" and not named_profile.quota_table_ends_with_age:
+        order.insert(1, order.pop())
+    return found if order == list(range(len(found.columns))) else _arranged(found, order)
+
+
+def _arranged(found: Printer, order: list[int]) -> Printer:
+    """With these of its columns, in this order."""
+
+    def cells(document: JsonObject, now_s: float) -> list[Any]:
+        every = found.cells(document, now_s)
+        return [every[index] for index in order]
+
+    return Printer(tuple(found.columns[index] for index in order), cells)

@@ -17,6 +17,7 @@ import msgspec
 from plimsoll.codec.openapi.v3 import openapi_document, openapi_paths
 from plimsoll.rules.admission.custom_resources.extensions import RULES
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.profile import LAST_MINOR
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"  # as requested
 CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # as sent: `@` is not allowed
@@ -24,15 +25,14 @@ _BYTES = 2
 
 
 @cache
-def _built_in_paths() -> bytes:
-    return b"".join(
-        _paths(msgspec.json.decode(document)) for document in map(openapi_document, openapi_paths()) if document
-    )
+def _built_in_paths(release: int) -> bytes:
+    documents = (openapi_document(path, release) for path in openapi_paths(release))
+    return b"".join(_paths(msgspec.json.decode(document)) for document in documents if document)
 
 
-def openapi_v2(custom: Mapping[str, bytes] | None = None) -> bytes:
+def openapi_v2(custom: Mapping[str, bytes] | None = None, release: int = LAST_MINOR) -> bytes:
     """`custom`: the documents of custom kinds in version 3, by their path."""
-    paths, schemas = _built_in_paths(), dict[str, JsonObject]()
+    paths, schemas = _built_in_paths(release), dict[str, JsonObject]()
     for body in (custom or {}).values():
         document = msgspec.json.decode(body)
         paths += _paths(document)

@@ -15,15 +15,16 @@ import msgspec
 from plimsoll.codec.openapi.v3 import openapi_document, openapi_paths
 from plimsoll.rules.admission.custom_resources.extensions import INT_OR_STRING, PRESERVE
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.profile import LAST_MINOR
 
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
 _UNKNOWN = ("oneOf", "anyOf", "not", "nullable")
 _KIND = "x-kubernetes-group-version-kind"
 
 
-def openapi_v2_json(custom: Mapping[str, bytes]) -> bytes:
+def openapi_v2_json(custom: Mapping[str, bytes], release: int = LAST_MINOR) -> bytes:
     """`custom`: the documents of custom kinds in version 3, by their path."""
-    paths, definitions, known = _built_in()
+    paths, definitions, known = _built_in(release)
     if custom:
         *more, _ = _members(custom.values(), known)
         paths, definitions = (b",".join(filter(None, each)) for each in zip((paths, definitions), more, strict=True))
@@ -32,8 +33,9 @@ def openapi_v2_json(custom: Mapping[str, bytes]) -> bytes:
 
 
 @cache
-def _built_in() -> tuple[bytes, bytes, frozenset[str]]:
-    return _members(document for document in map(openapi_document, openapi_paths()) if document)
+def _built_in(release: int) -> tuple[bytes, bytes, frozenset[str]]:
+    documents = (openapi_document(path, release) for path in openapi_paths(release))
+    return _members(document for document in documents if document)
 
 
 def _members(documents: Iterable[bytes], known: frozenset[str] = frozenset()) -> tuple[bytes, bytes, frozenset[str]]:

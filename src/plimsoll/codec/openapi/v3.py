@@ -14,9 +14,11 @@ from functools import cache
 
 import msgspec
 
+from plimsoll.codec.schema.releases import kind_since, newer_in
 from plimsoll.codec.schema.schema import KINDS, Field, SchemaKind, StructType, Type, struct
 from plimsoll.rules.admission.custom_resources.extensions import PRESERVE
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.profile import LAST_MINOR
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _PACKAGES = {
@@ -75,9 +77,9 @@ _DESCRIPTIONS = {
 }
 
 
-def openapi_index(custom: Mapping[str, bytes] | None = None) -> bytes:
-    """The answer to GET /openapi/v3; `custom`: the documents of custom kinds by their path."""
-    hashes = {path: openapi_hash(path) for path in _kinds_by_path()}
+def openapi_index(custom: Mapping[str, bytes] | None = None, release: int = LAST_MINOR) -> bytes:
+    """The answer to GET /openapi/v3 of 1.N; `custom`: the documents of custom kinds by their path."""
+    hashes = {path: openapi_hash(path, release) for path in openapi_paths(release)}
     hashes |= {path: document_hash(document) for path, document in (custom or {}).items()}
     paths = {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path]}"} for path in sorted(hashes)}
     return msgspec.json.encode({"paths": paths})
@@ -87,27 +89,29 @@ def document_hash(document: bytes) -> str:
     return hashlib.sha256(document).hexdigest().upper()
 
 
-def openapi_paths() -> tuple[str, ...]:
+def openapi_paths(release: int = LAST_MINOR) -> tuple[str, ...]:
     """The paths of all documents."""
-    return tuple(_kinds_by_path())
+    return tuple(_kinds_by_path(release))
 
 
-def openapi_document(path: str) -> bytes | None:
+def openapi_document(path: str, release: int = LAST_MINOR) -> bytes | None:
     """The answer to GET /openapi/v3/{path} (`api/v1`, `apis/apps/v1`), or None."""
-    return _document(path) if path in _kinds_by_path() else None
+    return _document(path, release) if path in _kinds_by_path(release) else None
 
 
 @cache
-def openapi_hash(path: str) -> str:
+def openapi_hash(path: str, release: int = LAST_MINOR) -> str:
     """The content hash of that document (ETag, `?hash=`), or empty."""
-    document = openapi_document(path)
+    document = openapi_document(path, release)
     return "" if document is None else document_hash(document)
 
 
 @cache
-def _kinds_by_path() -> dict[str, tuple[SchemaKind, ...]]:
+def _kinds_by_path(release: int) -> dict[str, tuple[SchemaKind, ...]]:
     found: dict[str, tuple[SchemaKind, ...]] = {}
     for kind in KINDS:
+        if kind_since(kind.group, kind.version, kind.plural) > release:
+            continue
         if kind.version != "v1" and kind.group == "policy":
             continue  # the old eviction, read but not served
         path = f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
@@ -116,12 +120,12 @@ def _kinds_by_path() -> dict[str, tuple[SchemaKind, ...]]:
 
 
 @cache
-def _document(path: str) -> bytes:
+def _document(path: str, release: int) -> bytes:
     schemas: JsonObject = {}
     paths: JsonObject = {}
-    kinds = _kinds_by_path()[path]
+    kinds = _kinds_by_path(release)[path]
     for kind in kinds:
-        add_struct(schemas, kind.root)
+        add_struct(schemas, kind.root, release)
         if kind.plural:
             paths |= paths_of(path, kind, _reference(kind.table))
     for kind in kinds:
@@ -201,8 +205,8 @@ def _reference(table: str) -> str:
     return f"#/components/schemas/{struct_name(table)}"
 
 
-def add_struct(schemas: JsonObject, kind: StructType) -> None:
-    """A struct and all structs that it refers to."""
+def add_struct(schemas: JsonObject, kind: StructType, release: int = LAST_MINOR) -> None:
+    """A struct and all structs that it refers to, with the fields of that release."""
     name = struct_name(kind.name)
     if name in schemas:
         return
@@ -210,17 +214,19 @@ def add_struct(schemas: JsonObject, kind: StructType) -> None:
     schemas[name] = {"description": kind.description, "type": "object"}
     if kind.fields:
         schemas[name]["properties"] = properties
-    required = [field.name for field in kind.fields.values() if field.required]
+    newer = newer_in(kind.name, release)
+    fields = [field for field in kind.fields.values() if field.name not in newer]
+    required = [field.name for field in fields if field.required]
     if required:
         schemas[name]["required"] = sorted(required)
     if kind.atomic:
         schemas[name]["x-kubernetes-map-type"] = "atomic"
-    for field in sorted(kind.fields.values(), key=lambda each: each.name):
-        properties[field.name] = _property(schemas, field)
+    for field in sorted(fields, key=lambda each: each.name):
+        properties[field.name] = _property(schemas, field, release)
 
 
-def _property(schemas: JsonObject, field: Field) -> JsonObject:
-    result = {"description": field.description, **_schema(schemas, field.type)}
+def _property(schemas: JsonObject, field: Field, release: int) -> JsonObject:
+    result = {"description": field.description, **_schema(schemas, field.type, release)}
     if field.type.form == "list":
         result["x-kubernetes-list-type"] = "map" if field.keys else "set" if field.is_set else "atomic"
         if field.keys:
@@ -241,12 +247,12 @@ def _property(schemas: JsonObject, field: Field) -> JsonObject:
     return result
 
 
-def _schema(schemas: JsonObject, kind: Type) -> JsonObject:
+def _schema(schemas: JsonObject, kind: Type, release: int) -> JsonObject:
     if kind.form == "object":
-        add_struct(schemas, struct(kind.struct))
+        add_struct(schemas, struct(kind.struct), release)
         return {"allOf": [{"$ref": _reference(kind.struct)}]}
     if kind.item is not None:
-        inner = _schema(schemas, kind.item)
+        inner = _schema(schemas, kind.item, release)
         return {"type": "array", "items": inner} if kind.form == "list" else _map_schema(inner)
     if kind.form in _NAMED_SCALARS:
         name, described = _NAMED_SCALARS[kind.form]

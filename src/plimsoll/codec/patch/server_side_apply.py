@@ -19,6 +19,7 @@ from plimsoll.codec.golang.fmt import go_syntax
 from plimsoll.codec.patch import field_sets, managed_fields
 from plimsoll.codec.patch.list_types import Shape, root_shape
 from plimsoll.codec.patch.merge import compare, field_set, merged, with_named_fields, without
+from plimsoll.codec.schema.releases import NO_NEWER, Newer
 from plimsoll.codec.schema.schema import SchemaKind
 from plimsoll.errors import StructuredError
 from plimsoll.rules.model.json_object import JsonObject
@@ -58,11 +59,12 @@ def apply_server_side(
     force: bool,
     subresource: str,
     now: str,
+    newer: Newer = NO_NEWER,
 ) -> JsonObject:
-    """The merged object with managedFields; `live` None creates. The caller decodes, defaults and validates the result;
-    if then only times in managedFields differ (`same_but_times`), it is not stored. Raises ApplyConflictError,
-    ApplyError."""
-    _check(kind, applied)
+    """The merged object with managedFields; `live` None creates; `newer`: fields that the release does not have. The
+    caller decodes, defaults and validates the result; if then only times in managedFields differ (`same_but_times`), it
+    is not stored. Raises ApplyConflictError, ApplyError."""
+    _check(kind, applied, newer)
     shape = root_shape(kind)
     owners = managed_fields.read_owners(((live or {}).get("metadata") or {}).get("managedFields"))
     old = managed_fields.empty_object(kind) if live is None else managed_fields.without_owners(live)
@@ -197,8 +199,8 @@ def _atomic(shape: Shape, value: Any, at: str) -> Iterator[str]:
         yield from _atomic(shape.element(), member, f"{at}[{index}]")
 
 
-def _check(kind: SchemaKind, applied: JsonObject) -> None:
-    problems = list(_problems(root_shape(kind), applied, ""))
+def _check(kind: SchemaKind, applied: JsonObject, newer: Newer = NO_NEWER) -> None:
+    problems = list(_problems(root_shape(kind), applied, "", newer))
     if not problems:
         return
     metadata = applied.get("metadata")
@@ -208,7 +210,7 @@ def _check(kind: SchemaKind, applied: JsonObject) -> None:
     raise ApplyError(f"failed to create typed patch object ({which}): {text}")
 
 
-def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
+def _problems(shape: Shape, value: Any, at: str, newer: Newer) -> Iterator[str]:
     if value is None or shape.form == "any" or shape.deduced:
         return
     if shape.form == "scalar":
@@ -222,17 +224,18 @@ def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
             return
         for name, member in value.items():
             inner = shape.member(name)
-            if inner is None:
+            below = newer.get(name, NO_NEWER)
+            if inner is None or below is None:
                 yield f"{at}.{name}: field not declared in schema"
             else:
-                yield from _problems(inner, member, f"{at}.{name}")
+                yield from _problems(inner, member, f"{at}.{name}", below)
     elif not isinstance(value, list):
         yield f"{at}: expected list, got {go_syntax(value)}"
     else:
-        yield from _list_problems(shape, value, at)
+        yield from _list_problems(shape, value, at, newer)
 
 
-def _list_problems(shape: Shape, value: list[Any], at: str) -> Iterator[str]:
+def _list_problems(shape: Shape, value: list[Any], at: str, newer: Newer) -> Iterator[str]:
     seen: set[str] = set()
     for index, member in enumerate(value):
         place = f"{at}[{index}]"
@@ -252,7 +255,7 @@ def _list_problems(shape: Shape, value: list[Any], at: str) -> Iterator[str]:
             if element in seen:
                 yield f"{at}: duplicate entries for key {field_sets.written_path((element,))}"
             seen.add(element)
-        yield from _problems(shape.element(), member, place)
+        yield from _problems(shape.element(), member, place, newer)
 
 
 def _is_scalar(wanted: str, value: Any) -> bool:

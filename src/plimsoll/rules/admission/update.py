@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import (
     CONTAINER_KINDS,
@@ -30,6 +32,8 @@ from plimsoll.rules.model.objects import MIRROR_ANNOTATION, NO_RESOURCES, Pod, R
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 
 MAX_INT32 = 2**31 - 1
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_TERM_LISTS = ("matchExpressions", "matchFields")
 
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -66,6 +70,7 @@ def plain_patch_errors(
         return errors
     errors += _toleration_errors(_objects(was, "tolerations"), _objects(wanted, "tolerations"))
     errors += _gate_errors(_objects(was, "schedulingGates"), _objects(wanted, "schedulingGates"))
+    errors += _placement_errors(was, wanted)
     if not specs_differ(was, wanted):
         return errors
     resizing = profile.resize_by_plain_patch and gate
@@ -127,6 +132,80 @@ def _gate_errors(before: list[JsonObject], after: list[JsonObject]) -> list[Fiel
     ]
 
 
+def _placement_errors(was: JsonObject, wanted: JsonObject) -> list[FieldError]:
+    """A gated pod may get more requirements of its node, and none less."""
+    if not was.get("schedulingGates"):
+        return []
+    errors = []
+    selector, before = wanted.get("nodeSelector") or {}, was.get("nodeSelector") or {}
+    if any(selector.get(key) != value for key, value in before.items()):
+        reason = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        errors.append(_shown("spec.nodeSelector", selector, reason))
+    old_terms, terms = _node_terms(was), _node_terms(wanted)
+    path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+    if old_terms and len(old_terms) != len(terms):
+        reason = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        return [*errors, _shown(path, [_go_term(each) for each in terms] or None, reason)]
+    reason = "only additions are allowed (no mutations or deletions)"
+    return errors + [
+        _shown(f"{path}[{index}]", _go_term(now), reason)
+        for index, (old, now) in enumerate(zip(old_terms, terms, strict=False))
+        if not _only_adds(old, now)
+    ]
+
+
+def _node_terms(spec: JsonObject) -> list[JsonObject]:
+    required = (_node_affinity(spec) or {}).get(_REQUIRED) or {}
+    return _objects(required, "nodeSelectorTerms")
+
+
+def _node_affinity(spec: JsonObject) -> JsonObject | None:
+    return (spec.get("affinity") or {}).get("nodeAffinity")
+
+
+def _only_adds(old: JsonObject, now: JsonObject) -> bool:
+    lists = [(old.get(name) or [], now.get(name) or []) for name in _TERM_LISTS]
+    if not any(before for before, _ in lists) and any(after for _, after in lists):
+        return False  # an empty term matches nothing
+    return all(same(before, after[: len(before)]) for before, after in lists)
+
+
+def _go_term(term: JsonObject) -> JsonObject:
+    """In the names of Go's struct, as messages show it."""
+    return {
+        f"{name[0].upper()}{name[1:]}": [
+            {"Key": each.get("key"), "Operator": each.get("operator"), "Values": each.get("values")}
+            for each in term[name]
+        ]
+        if term.get(name)
+        else None
+        for name in _TERM_LISTS
+    }
+
+
+def _shown(path: str, value: Any, reason: str) -> FieldError:
+    return FieldError("FieldValueInvalid", path, f"{msgspec.json.encode(value, order='sorted').decode()}: {reason}")
+
+
+def _with_old_placement(before: JsonObject, after: JsonObject) -> JsonObject:
+    """Of a gated pod; `_placement_errors` has looked at what is replaced."""
+    if not before.get("schedulingGates"):
+        return after
+    placed = {**after, "nodeSelector": before.get("nodeSelector")}
+    old, affinity = before.get("affinity"), after.get("affinity")
+    node = _node_affinity(before)
+    if same(node, _node_affinity(after)):
+        return placed
+    if not affinity:
+        placed["affinity"] = {"nodeAffinity": node} if node else affinity
+    elif old is None and not affinity.get("podAffinity") and not affinity.get("podAntiAffinity"):
+        placed["affinity"] = None
+    else:
+        others = {name: value for name, value in affinity.items() if name != "nodeAffinity"}
+        placed["affinity"] = others if node is None else {**others, "nodeAffinity": node}
+    return placed
+
+
 def _with_old_changeables(old: JsonObject, new: JsonObject, resizing: bool) -> JsonObject:
     """The new spec with the old values of all fields that an update may change."""
     before, after = spec_of(old), dict(spec_of(new))
@@ -140,7 +219,7 @@ def _with_old_changeables(old: JsonObject, new: JsonObject, resizing: bool) -> J
     grace = before.get("terminationGracePeriodSeconds")
     if isinstance(grace, int) and grace < 0 and after.get("terminationGracePeriodSeconds") == 1:
         after["terminationGracePeriodSeconds"] = grace
-    return after
+    return _with_old_placement(before, after)
 
 
 def proposed(old: Pod, new: Pod) -> bool:

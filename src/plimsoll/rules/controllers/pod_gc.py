@@ -17,11 +17,13 @@ TERMINATED_THRESHOLD = 12500
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """`fail_first`: it never terminated, so its phase becomes Failed before it is deleted."""
+    """`fail_first`: it never terminated, so its phase becomes Failed before it is deleted; `is_orphan`: and a condition
+    says that its node is gone."""
 
     pod: Pod
     why: str
     fail_first: bool = False
+    is_orphan: bool = False
 
 
 def collected(pods: Iterable[Pod], nodes: Set[str], *, threshold: int = TERMINATED_THRESHOLD) -> list[Collected]:
@@ -32,9 +34,9 @@ def collected(pods: Iterable[Pod], nodes: Set[str], *, threshold: int = TERMINAT
         if is_terminal(pod):
             ended.append(pod)
         elif name and name not in nodes:
-            result.append(Collected(pod, f'node "{name}" does not exist', fail_first=True))
+            result.append(Collected(pod, f'node "{name}" does not exist', fail_first=True, is_orphan=True))
         elif not name and pod.metadata.deletion_timestamp is not None:
-            result.append(Collected(pod, "deleted before it was scheduled"))
+            result.append(Collected(pod, "deleted before it was scheduled", fail_first=True))
     ended.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name))
     surplus = ended[: max(len(ended) - threshold, 0)]
     return result + [Collected(pod, f"more than {threshold} terminated pods") for pod in surplus]

@@ -31,6 +31,7 @@ class Gates(msgspec.Struct, frozen=True):
     scale_to_zero: bool = False  # HPAScaleToZero
     suspended_resources: bool = True  # MutablePodResourcesForSuspendedJobs
     suspended_scheduling: bool = True  # MutableSchedulingDirectivesForSuspendedJobs
+    off: frozenset[str] = frozenset()  # the names of all gates that are off
     # Rows of the profile
     class_from_status: bool = True
     class_per_container: bool = False
@@ -44,6 +45,7 @@ class Gates(msgspec.Struct, frozen=True):
     eviction_names_init_containers: bool = True
     eviction_grace: EvictionGrace = "least"
     init_resize_policy: InitResizePolicy = "not restart"
+    restart_policy_dropped: bool = True
 
 
 DEFAULT_GATES = Gates()
@@ -60,6 +62,7 @@ _ROWS = (
     "eviction_names_init_containers",
     "eviction_grace",
     "init_resize_policy",
+    "restart_policy_dropped",
 )
 
 
@@ -84,5 +87,6 @@ def resolved_gates(feature_gates: Mapping[str, bool], profile: Profile) -> Gates
         restart_rules=feature_gates["ContainerRestartRules"],
         restart_all=feature_gates["RestartAllContainersOnContainerExits"],
         stop_signals=feature_gates["ContainerStopSignals"],
+        off=frozenset(name for name, on in feature_gates.items() if not on),
         **{row: getattr(profile, row) for row in _ROWS},
     )

@@ -211,7 +211,7 @@ async def test_what_no_node_could_do_is_refused(tmp_path: Path, spec: dict[str, 
 
 async def test_what_has_no_effect_is_a_warning(tmp_path: Path) -> None:
     """kubectl prints the header."""
-    async with api(tmp_path, "1.36") as ask:
+    async with api(tmp_path) as ask:
         spec = {"schedulingGroup": {"podGroupName": "g"}}
         answer = await ask("POST", PODS, pod(**spec))
         assert answer.code == 201, answer.body

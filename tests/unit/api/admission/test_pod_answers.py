@@ -17,9 +17,6 @@ ANSWERS = Path(__file__).with_name("pod_answers.jsonl")
 OBJECT_ANSWERS = Path(__file__).with_name("object_answers.jsonl")
 # Why an answer here differs. "": the same code, but the message shows a Go struct.
 DIFFERENT = {
-    "projected bundle both": "1.36 drops the source, its feature gate being off; here it is always honoured",
-    "projected bundle none": "as above",
-    "projected bundle no path": "as above",
     "resourceClaims bad": "there are no ResourceClaims: refused with 403 in admission",
     "resourceClaims both": "as above",
     "overhead": "refused with 403 in admission, before validation: there is no such RuntimeClass",
@@ -37,8 +34,8 @@ OTHER_WORDS = {
     "limitrange type", "limitrange min>max", "limitrange default>max", "node taint",
     "service dup port",
 }  # fmt: skip
-# 1.36 drops the first, its feature gate being off; an empty list of policies is refused there, and the default here.
-OTHER_CODES = {"statefulset maxUnavailable 0", "hpa behavior no policies"}
+# An empty list of policies is refused there, and the default here.
+OTHER_CODES = {"hpa behavior no policies"}
 
 
 def rows(path: Path = ANSWERS) -> list[dict[str, Any]]:

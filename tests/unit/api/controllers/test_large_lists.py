@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from plimsoll.api.controllers import disruption_budgets, endpoints, pod_gc
 from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.server.services import client_of
+from plimsoll.rules.profile import DEFAULT_PROFILE
 from tests.unit.api.api_client import PODS, api, pod
 
 COUNT = 1_000  # decoding them takes several rounds of 2 ms on any machine
@@ -21,7 +24,7 @@ SERVICE = {"metadata": {"name": "s"}, "spec": {"selector": {"app": "none"}, "por
 @pytest.mark.parametrize(
     ("controller", "key"),
     [
-        (pod_gc.controller, "all"),
+        (partial(pod_gc.controller, profile=DEFAULT_PROFILE, clock=time.time), "all"),
         (disruption_budgets.controller, "default"),
         (endpoints.controller, "/services/default/s"),
     ],

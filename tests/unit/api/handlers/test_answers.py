@@ -10,7 +10,8 @@ import pytest
 
 from plimsoll.api.discovery.discovery import discovery
 from plimsoll.api.machinery import status
-from plimsoll.api.machinery.kinds import ApiResource, resource_at
+from plimsoll.api.machinery.catalog import BUILT_IN
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import DISCOVERY, MediaType, accepted_form, wants_discovery
 from plimsoll.api.machinery.status import StatusError
 from plimsoll.errors import FieldError
@@ -18,7 +19,7 @@ from tests.unit.api.api_client import TABLE, api
 
 
 def resource(plural: str, group: str = "") -> ApiResource:
-    found = resource_at(group, "v1", plural)
+    found = BUILT_IN.at(group, "v1", plural)
     assert found is not None
     return found
 
@@ -120,7 +121,7 @@ def test_nothing_acceptable(accept: str, is_list: bool, message: str) -> None:
 
 # --- discovery ---
 
-AGGREGATED = f"{DISCOVERY},application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+AGGREGATED = f"{DISCOVERY.format('v2')},application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 
 
 def test_which_discovery() -> None:
@@ -136,7 +137,7 @@ def entry(page: bytes, name: str) -> Any:
 
 
 def test_aggregated_pods() -> None:
-    pods = entry(discovery("h:1").aggregated["/api"].body, "pods")
+    pods = entry(discovery("h:1").aggregated["v2"]["/api"].body, "pods")
     assert {key: pods[key] for key in pods if key != "subresources"} == {
         "resource": "pods",
         "responseKind": {"group": "", "version": "", "kind": "Pod"},
@@ -156,7 +157,7 @@ def test_aggregated_pods() -> None:
 
 
 def test_aggregated_groups_have_names_and_versions() -> None:
-    groups = json.loads(discovery("h:1").aggregated["/apis"].body)["items"]
+    groups = json.loads(discovery("h:1").aggregated["v2"]["/apis"].body)["items"]
     assert {each["metadata"]["name"] for each in groups} == {
         "admissionregistration.k8s.io",
         "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io",
@@ -212,7 +213,11 @@ def test_legacy_documents() -> None:
 async def test_pages(tmp_path: Path) -> None:
     async with api(tmp_path, "1.36") as ask:
         said = await ask("GET", "/api", accept=AGGREGATED)
-        assert (said.code, said.headers["content-type"], said.headers["vary"]) == (200, DISCOVERY, "Accept")
+        assert (said.code, said.headers["content-type"], said.headers["vary"]) == (
+            200,
+            DISCOVERY.format("v2"),
+            "Accept",
+        )
         assert said.headers["etag"]
         assert (await ask("GET", "/apis/", accept="application/json")).json["kind"] == "APIGroupList"
         assert (await ask("GET", "/version")).json["minor"] == "36"

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api.machinery.kinds import ApiResource, resource_at
+from plimsoll.api.machinery.catalog import BUILT_IN
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.selectors import FieldTerm, field_tests, selection
 from plimsoll.api.machinery.status import StatusError
 
 
 def resource(plural: str, group: str = "") -> ApiResource:
-    found = resource_at(group, "v1", plural)
+    found = BUILT_IN.at(group, "v1", plural)
     assert found is not None
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from plimsoll.api.machinery.kinds import resource_at
+from plimsoll.api.machinery.catalog import BUILT_IN
 from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.rounds import Pace, Rounds
 from plimsoll.api.machinery.status import StatusError
@@ -129,7 +129,7 @@ def test_profile_documents_shows_the_kernel_without_its_architecture() -> None:
 
 
 BODY = msgspec.json.encode({"metadata": META, "data": {"a": "<"}})
-CONFIG_MAPS = resource_at("", "v1", "configmaps")
+CONFIG_MAPS = BUILT_IN.at("", "v1", "configmaps")
 assert CONFIG_MAPS is not None
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.rules.admission.disabled_fields import without_restart_rules
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
@@ -72,9 +71,3 @@ def test_ordinary_containers(gates: Gates, fields: dict[str, Any], expected: lis
 )  # fmt: skip
 def test_init_containers(gates: Gates, init: dict[str, Any], expected: list[str]) -> None:
     assert errors(gates, init=init) == expected
-
-
-def test_rules_are_dropped_while_the_feature_is_off() -> None:
-    pod = {"spec": {"containers": [{"name": "c", "restartPolicyRules": [RESTART]}, {"name": "d"}]}}
-    assert without_restart_rules(pod) == {"spec": {"containers": [{"name": "c"}, {"name": "d"}]}}
-    assert without_restart_rules({"spec": {}}) == {"spec": {}}

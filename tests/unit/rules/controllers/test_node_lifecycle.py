@@ -101,10 +101,10 @@ def test_pod_gc() -> None:
         _pod("old", "Succeeded", created="2"),
     ]
     found = collected(pods, {"n1"}, threshold=1)
-    assert [(each.pod.metadata.name, each.fail_first) for each in found] == [
-        ("lost", True),
-        ("leaves", False),
-        ("old", False),
+    assert [(each.pod.metadata.name, each.fail_first, each.is_orphan) for each in found] == [
+        ("lost", True, True),
+        ("leaves", True, False),
+        ("old", False, False),
     ]
 
 
