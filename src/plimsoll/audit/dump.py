@@ -10,6 +10,7 @@ Plain output of kubectl in any `*.json` of DIR is read too. Files are readable o
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ import msgspec
 from plimsoll.codec.lean.audited_pod import audited_pod, redacted
 from plimsoll.codec.lean.lean import from_document, json_document
 from plimsoll.errors import InvalidObjectError, PlimsollError
+from plimsoll.linux.files.safe_tree import closing_fd
 from plimsoll.rules.audit.evidence import AuditedPod, KubeletFacts, NodeEvidence, NodeRecord
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 
 RECORDS, CONFIGZ = "records", "configz"
+MAX_FILE_BYTES = 1 << 30  # 150,000 pods of 7 KB
 _SECRET_SETTINGS = ("staticPodURLHeader",)
 
 
@@ -68,12 +71,12 @@ def read_dump(directory: Path) -> Dump:
         _add_file(dump, file)
     for file in sorted((directory / RECORDS).glob("*.json")):
         try:
-            dump.records[file.stem] = msgspec.json.decode(file.read_bytes(), type=NodeRecord)
-        except msgspec.MsgspecError as error:
+            dump.records[file.stem] = msgspec.json.decode(_content(file), type=NodeRecord)
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise DumpError(f"{file}: {error}") from None
     for file in sorted((directory / CONFIGZ).glob("*.json")):
         try:
-            document = msgspec.json.decode(file.read_bytes())
+            document = msgspec.json.decode(_content(file))
         except (msgspec.MsgspecError, RecursionError) as error:
             raise DumpError(f"{file}: {error}") from None
         shown = document.get("kubeletconfig") if isinstance(document, dict) else None
@@ -89,8 +92,20 @@ def read_dump(directory: Path) -> Dump:
     return dump
 
 
+def _content(file: Path) -> bytes:
+    """Dumps come from other people: a FIFO must not block, and no device or huge file fill the memory."""
+    with closing_fd(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)) as fd:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise DumpError(f"{file}: not a regular file")
+        if status.st_size > MAX_FILE_BYTES:
+            raise DumpError(f"{file}: {status.st_size} bytes; a file of a dump has at most {MAX_FILE_BYTES}")
+        with os.fdopen(fd, "rb", closefd=False) as opened:
+            return opened.read(status.st_size)
+
+
 def _add_file(dump: Dump, file: Path) -> None:
-    data = file.read_bytes()
+    data = _content(file)
     try:
         page = msgspec.json.decode(data, type=_List)
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -9,6 +9,9 @@ from typing import Protocol
 import httptools
 
 CHUNK = 1 << 16
+# Of headers, trailers and chunk extensions: what a peer may send without a byte of body. The parser keeps it, and it
+# copies a long header at every read.
+MAX_HEADER_BYTES = 1 << 20
 
 
 class MalformedResponseError(ConnectionError):
@@ -41,6 +44,7 @@ class HttpClientConnection:
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
         self._headers_done = self._message_done = False
+        self._header_bytes = 0  # received since the last piece of the body
         self.headers: dict[bytes, bytes] = {}  # by name in lower case
         self.reusable = False
 
@@ -91,6 +95,9 @@ class HttpClientConnection:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             raise MalformedResponseError(f"invalid HTTP response: {error}") from error
+        self._header_bytes = 0 if self._parts else self._header_bytes + len(data)
+        if self._header_bytes > MAX_HEADER_BYTES and not self._message_done:
+            raise MalformedResponseError(f"the headers of the response are longer than {MAX_HEADER_BYTES} bytes")
 
     def close(self) -> None:
         with suppress(OSError, RuntimeError):  # the loop or the peer may be gone already

@@ -30,6 +30,8 @@ from plimsoll.aio import connection_ended
 
 CONNECT_S = 10.0
 CHUNK = 1 << 16
+MAX_MESSAGE_BYTES = 16 << 20  # of one that is joined: as much as uvicorn accepts of a client
+MAX_REFUSAL_BYTES = 1 << 16
 Headers = Iterable[tuple[bytes, bytes]]
 
 
@@ -42,7 +44,10 @@ class RejectedError(ConnectionError):
 
 
 class WebSocket:
-    """Use `connect` or `accept`. Every failure of the connection is an OSError."""
+    """Use `connect` or `accept`. Every failure of the connection is an OSError.
+
+    `receive` ends at a message of more than `MAX_MESSAGE_BYTES`.
+    """
 
     def __init__(self, side: ConnectionType, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connection = WSConnection(side)
@@ -50,6 +55,7 @@ class WebSocket:
         self._reader, self._writer = reader, writer
         self._pieces: deque[tuple[bytes, bool]] = deque()
         self._partial: list[bytes] = []
+        self._partial_bytes = 0
         self._closed = False
         self.subprotocol = ""
 
@@ -111,8 +117,13 @@ class WebSocket:
             while (piece := await self._next_piece()) is not None:
                 data, is_last = piece
                 self._partial.append(data)
+                self._partial_bytes += len(data)
+                if self._partial_bytes > MAX_MESSAGE_BYTES:
+                    self._partial.clear()
+                    self.abort()
+                    return None
                 if is_last:
-                    message, self._partial = b"".join(self._partial), []
+                    message, self._partial, self._partial_bytes = b"".join(self._partial), [], 0
                     return message
         self._closed = True
         return None
@@ -159,7 +170,7 @@ class WebSocket:
                             raise RejectedError(status, body)
                     case RejectData():
                         body += event.data
-                        if event.body_finished:
+                        if event.body_finished or len(body) > MAX_REFUSAL_BYTES:
                             raise RejectedError(status, body)
 
     async def _next_piece(self) -> tuple[bytes, bool] | None:

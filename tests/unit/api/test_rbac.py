@@ -13,7 +13,7 @@ from plimsoll.api.machinery.users import AUTHENTICATED, User
 from plimsoll.api.server.services import controllers
 from plimsoll.rules.access.default_roles import default_roles
 from plimsoll.rules.access.rbac import Attributes, PolicyRule, uncovered
-from tests.unit.api.api_client import ADMIN, MERGE, TABLE, ApiClient, api, pod
+from tests.unit.api.api_client import ADMIN, APPLY, MERGE, TABLE, ApiClient, api, pod
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES, BINDINGS = f"{RBAC}/namespaces/default/roles", f"{RBAC}/namespaces/default/rolebindings"
@@ -219,6 +219,74 @@ async def test_no_author_grants_more_than_they_have(tmp_path: Path) -> None:
         assert (await ask("POST", BINDINGS, binding("edit", "edit", user("bob"), kind="ClusterRole"))).code == 201
         assert (await ask("POST", BINDINGS, body)).code == 403
         assert (await ask("POST", ROLES, role("more", rule("*", "pods")))).code == 201
+
+
+async def test_a_label_that_aggregates_a_role_grants_its_rules(tmp_path: Path) -> None:
+    """`view` would get the rules of a role that its author does not have (as kube-apiserver: every update is checked)."""
+    roles, label = f"{RBAC}/clusterroles", "rbac.authorization.k8s.io/aggregate-to-view"
+    async with api(tmp_path) as ask:
+        may = rule("create,get,patch", "clusterroles", "rbac.authorization.k8s.io")
+        await ask.ok("POST", roles, role("author", may, rule("get", "pods")))
+        await ask.ok("POST", f"{RBAC}/clusterrolebindings", binding("a", "author", user("jane"), kind="ClusterRole"))
+        await ask.ok("POST", roles, role("strong", rule("*", "secrets")))
+        await ask.ok("POST", roles, role("weak", rule("get", "pods")))
+        ask.user = JANE
+        refused = await ask("PATCH", f"{roles}/strong", {"metadata": {"labels": {label: "true"}}}, MERGE)
+        assert refused.code == 403 and '{APIGroups:[""], Resources:["secrets"], Verbs:["*"]}' in refused.message
+        assert (await ask("PATCH", f"{roles}/strong", {"metadata": {"annotations": {"a": "b"}}}, MERGE)).code == 200
+        assert (await ask("PATCH", f"{roles}/weak", {"metadata": {"labels": {label: "true"}}}, MERGE)).code == 200
+        refused = await ask("PATCH", f"{roles}/view", {"aggregationRule": None}, MERGE)
+        assert refused.code == 403 and "must have cluster-admin privileges" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("owned", "wanted", "is_covered"),
+    [
+        ("/metrics", "/metrics", True),
+        ("/metrics", "/metrics*", False),
+        ("/", "/*", False),
+        ("/api", "/api/*", False),
+        ("/api/*", "/api/*", True),
+        ("/api/*", "/api/v1/*", True),
+        ("/api/v1/*", "/api/*", False),
+        ("*", "/x*", True),
+        ("/x*", "*", False),
+    ],
+)
+def test_one_path_does_not_cover_those_that_begin_with_it(owned: str, wanted: str, is_covered: bool) -> None:
+    rules = (PolicyRule(("get",), non_resource_urls=(path,)) for path in (wanted, owned))
+    asked, had = rules
+    assert (uncovered((asked,), (had,)) == []) is is_covered
+
+
+async def test_who_may_only_change_objects_creates_none(tmp_path: Path) -> None:
+    """A server-side apply, or a PUT, of an object that does not exist creates it."""
+    lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/new"
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"a": "b"}}
+    given = {"metadata": {"name": "new"}}
+    async with api(tmp_path) as ask:
+        await grant(ask, rule("patch,update", "configmaps"), rule("patch,update", "leases", "coordination.k8s.io"))
+        ask.user = JANE
+        refused = await ask("PATCH", f"{MAPS}/new?fieldManager=x", applied, APPLY)
+        assert refused.code == 403
+        assert refused.message == (
+            'configmaps "new" is forbidden: User "jane" cannot create resource "configmaps" in API group "" in the '
+            'namespace "default"'
+        )
+        refused = await ask("PUT", lease, given)
+        assert refused.code == 403 and 'User "jane" cannot create resource "leases"' in refused.message
+        ask.user = ADMIN
+        await grant(ask, rule("create", "configmaps"), rule("create", "leases", "coordination.k8s.io"), name="c")
+        ask.user = JANE
+        assert (await ask("PATCH", f"{MAPS}/new?fieldManager=x", applied, APPLY)).code == 201
+        assert (await ask("PUT", lease, given)).code == 201
+        large = {**applied, "metadata": {"name": "large"}, "data": {"a": "b" * 40_000}}  # in the write process
+        assert (await ask("PATCH", f"{MAPS}/large?fieldManager=x", large, APPLY)).code == 201
+        ask.user = ADMIN
+        await ask.ok("DELETE", f"{ROLES}/c")
+        await ask.ok("DELETE", f"{MAPS}/large")
+        ask.user = JANE
+        assert (await ask("PATCH", f"{MAPS}/large?fieldManager=x", large, APPLY)).code == 403
 
 
 async def test_reviews_answer_for_oneself_and_for_others(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.machinery.users import AUTHENTICATED, NODES, User
+from plimsoll.api.machinery.users import AUTHENTICATED, NODES, Tokens, User
 from plimsoll.api.server.services import controllers
 from tests.unit.api.api_client import MERGE, START_S, ApiClient, api, pod
 
@@ -306,3 +306,14 @@ async def test_an_account_can_limit_its_pods_to_its_secrets(tmp_path: Path) -> N
         )
         volumes[0]["secret"] = {"secretName": "own"}
         await ask.ok("POST", "/api/v1/namespaces/default/pods", pod(serviceAccountName="strict", volumes=volumes))
+
+
+async def test_a_token_of_a_user_is_for_this_server_alone(tmp_path: Path) -> None:
+    """Another service, which asks for its own audience, must not take it for one that was made for it."""
+    async with api(tmp_path) as ask:
+        token = Tokens(tmp_path).create("eve", ())
+        review = {"spec": {"token": token, "audiences": ["vault"]}}
+        status = (await ask.ok("POST", REVIEW, review))["status"]
+        assert status == {"user": {}, "error": "the token is for other audiences"}
+        review = {"spec": {"token": token, "audiences": ["vault", ISSUER]}}
+        assert (await ask.ok("POST", REVIEW, review))["status"]["audiences"] == [ISSUER]

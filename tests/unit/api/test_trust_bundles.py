@@ -68,6 +68,9 @@ async def test_only_who_may_attest_writes_that_of_a_signer(tmp_path: Path, root:
         await ask.ok("PATCH", f"{role}/bundles", {"rules": [*rules, {**attest, "verbs": ["attest"]}]}, MERGE)
         ask.user = ann
         await ask.ok("POST", PATH, bundle("example.com:roots:a", root, SIGNER))
+        large = bundle("example.com:roots:b", root, SIGNER)
+        large["metadata"]["annotations"] = {"a": "x" * 40_000}  # a long write
+        await ask.ok("POST", PATH, large)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from plimsoll.net.http import HttpClientConnection, MalformedResponseError, TruncatedResponseError
+from plimsoll.net.http import MAX_HEADER_BYTES, HttpClientConnection, MalformedResponseError, TruncatedResponseError
 
 
 class _Writer(SimpleNamespace):
@@ -63,3 +63,30 @@ async def test_chunks_arrive_as_one_body() -> None:
 async def test_a_response_that_breaks_off(answer: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         await _exchange(_connection(answer))
+
+
+def _fields(name: str) -> list[bytes]:
+    return [b"%s-%d: %s\r\n" % (name.encode(), number, b"x" * 1000) for number in range(2 * MAX_HEADER_BYTES // 1000)]
+
+
+_CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([b"HTTP/1.1 200 OK\r\n", *_fields("head"), b"\r\n"], id="headers"),
+        pytest.param([b"HTTP/1.1 200 OK\r\nX: ", *[b"y" * 1000] * (2 * MAX_HEADER_BYTES // 1000)], id="one header"),
+        pytest.param([_CHUNKED, b"1\r\na\r\n0\r\n", *_fields("tail"), b"\r\n"], id="trailers"),
+    ],
+)
+async def test_a_response_with_headers_without_end(answers: list[bytes]) -> None:
+    """The peer may be a container that is probed: what it sends must not fill the memory of the node agent."""
+    with pytest.raises(MalformedResponseError, match="headers of the response are longer than 1048576 bytes"):
+        await _exchange(_connection(*answers))
+
+
+async def test_a_long_body_is_no_header() -> None:
+    chunks = [b"400\r\n%s\r\n" % (b"x" * 1024)] * (2 * MAX_HEADER_BYTES // 1024)
+    status, body = await _exchange(_connection(_CHUNKED, *chunks, b"0\r\n\r\n"))
+    assert (status, len(body)) == (200, 2 * MAX_HEADER_BYTES)

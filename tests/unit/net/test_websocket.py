@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,7 +11,7 @@ import pytest
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, Message, Ping, Request, TextMessage
 
-from plimsoll.net.websocket import RejectedError, WebSocket
+from plimsoll.net.websocket import MAX_MESSAGE_BYTES, RejectedError, WebSocket
 from tests.unit.net.websocket_server import Serve, websocket_server
 
 
@@ -43,6 +44,22 @@ async def test_whole_messages_go_both_ways_and_a_close_ends_them() -> None:
         with pytest.raises(ConnectionError):
             await client.send(b"too late")
     assert received == [b"", big, b"last"]
+
+
+async def test_a_message_without_end_ends_the_connection() -> None:
+    """A node that is taken over may send one to the API server, in an exec of an administrator."""
+    sent_bytes = 0
+
+    async def endless(socket: WebSocket) -> None:
+        nonlocal sent_bytes
+        with contextlib.suppress(OSError):
+            while sent_bytes < 8 * MAX_MESSAGE_BYTES:
+                await socket._send(BytesMessage(b"x" * (1 << 18), message_finished=False))
+                sent_bytes += 1 << 18
+
+    async with _connected(endless) as client:
+        assert await client.receive() is None
+    assert MAX_MESSAGE_BYTES < sent_bytes < 4 * MAX_MESSAGE_BYTES
 
 
 async def test_a_large_message_arrives_in_pieces() -> None:

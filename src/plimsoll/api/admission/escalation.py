@@ -13,6 +13,7 @@ from plimsoll.api.machinery.status import forbidden, not_found
 from plimsoll.rules.access.rbac import ANY, GROUP, Attributes, PolicyRule, RoleRef, escalation
 from plimsoll.rules.model.json_object import JsonObject
 
+_GRANTING = ("rules", "aggregationRule")
 _EVERYTHING = (PolicyRule((ANY,), (ANY,), (ANY,)), PolicyRule((ANY,), non_resource_urls=(ANY,)))
 
 
@@ -44,11 +45,19 @@ def _check_attest(cluster: Cluster, call: ApiCall, new: JsonObject, old: JsonObj
 def _check_role(cluster: Cluster, call: ApiCall, name: str, new: JsonObject, old: JsonObject | None) -> None:
     info = call.info
     before = old or {}
-    if all((before.get(field) or None) == (new.get(field) or None) for field in ("rules", "aggregationRule")):
+    if (
+        old is not None
+        and all((before.get(field) or None) == (new.get(field) or None) for field in _GRANTING)
+        and (
+            (old["metadata"].get("labels") or {})
+            == (new["metadata"].get("labels") or {})  # by which roles are aggregated
+        )
+    ):
         return
     if _may(cluster, call, "escalate", info.resource.plural, info.namespace, name):
         return
-    if new.get("aggregationRule") and lacking_rules(call.user, _EVERYTHING, "", cluster):
+    aggregates = new.get("aggregationRule") or before.get("aggregationRule")
+    if aggregates and lacking_rules(call.user, _EVERYTHING, "", cluster):
         raise forbidden(info.resource, name, "must have cluster-admin privileges to use an aggregationRule")
     _check_rules(cluster, call, name, _rules(new))
 

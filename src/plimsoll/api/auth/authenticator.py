@@ -65,11 +65,11 @@ class Credentials:
     def reviewed(self, token: str, audiences: Collection[str]) -> tuple[User, tuple[str, ...]]:
         """The user, and which of these audiences may accept the token; raises InvalidCredentialsError."""
         if token.startswith(SESSION_PREFIX):
-            return self.sessions.user(token, self.user), tuple(audiences)
+            return self.sessions.user(token, self.user), self._own_audiences(audiences)
         if (own := bootstrap_tokens.parts(token)) is not None:
-            return self._bootstrap_user(*own), tuple(audiences)
+            return self._bootstrap_user(*own), self._own_audiences(audiences)
         if token.startswith(TOKEN_PREFIX) or token.count(".") != 2:
-            return self._tokens.user(token), tuple(audiences)
+            return self._tokens.user(token), self._own_audiences(audiences)
         claims = self.accounts.verified(token)
         accepted = tuple(each for each in audiences if each in claims.aud)
         if not accepted:
@@ -82,6 +82,13 @@ class Credentials:
         bound = claims.kubernetes
         extra = tuple(account_extra(claims).items())
         return User(claims.sub, account_groups(bound.namespace), bound.serviceaccount.uid, extra), accepted
+
+    def _own_audiences(self, audiences: Collection[str]) -> tuple[str, ...]:
+        """Of a token that names no audience: it is for this server alone."""
+        accepted = tuple(each for each in audiences if each in self.accounts.audiences)
+        if not accepted:
+            raise InvalidCredentialsError("the token is for other audiences")
+        return accepted
 
     def _bootstrap_user(self, identifier: str, secret: str) -> User:
         name = f"{bootstrap_tokens.SECRET_PREFIX}{identifier}"

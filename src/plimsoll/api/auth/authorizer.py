@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from plimsoll.api.auth.roles import denial, is_allowed, verdict
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.request_info import RequestInfo
@@ -18,6 +20,18 @@ def attributes(info: RequestInfo, chosen: Selection) -> Attributes:
     return Attributes(
         info.verb, info.resource.plural, info.resource.group, info.subresource, info.namespace, name, terms
     )
+
+
+def create_of(info: RequestInfo) -> RequestInfo:
+    """The create that a PUT or PATCH becomes where the object does not exist."""
+    return msgspec.structs.replace(info, verb="create")
+
+
+def check_creation(user: User, info: RequestInfo, *, may_create: bool) -> None:
+    """Of an object that does not exist. Who may only change objects cannot create one in this way. Raises 403."""
+    if info.verb != "create" and not may_create:
+        request = attributes(create_of(info), Selection(info.resource.storage))
+        raise forbidden(info.resource, info.name, denial(user, request))
 
 
 def authorize(user: User, info: RequestInfo, chosen: Selection, cluster: Cluster) -> None:

@@ -12,16 +12,19 @@ from plimsoll.rules.access.rbac import ALLOWED, DENIED, READ, Attributes, Decisi
 from plimsoll.rules.admission.node_restriction import lease_refusal
 
 _WRITE = frozenset({"create", "update", "patch"})
-# Resources that are the same for every node: what it may do with each.
+# (group, resource) of those that are the same for every node: what it may do with each. Custom kinds of other groups
+# may have the same names.
 _SHARED = {
-    "certificatesigningrequests": frozenset({"create"}) | READ,  # `api.handlers.csr` checks whose certificate it is
-    "clustertrustbundles": READ,
-    "events": _WRITE,
-    "localsubjectaccessreviews": frozenset({"create"}),
-    "subjectaccessreviews": frozenset({"create"}),
-    "tokenreviews": frozenset({"create"}),
-    "runtimeclasses": READ,
-    "services": READ,
+    # `api.handlers.csr` checks whose certificate it is.
+    ("certificates.k8s.io", "certificatesigningrequests"): frozenset({"create"}) | READ,
+    ("certificates.k8s.io", "clustertrustbundles"): READ,
+    ("", "events"): _WRITE,
+    ("events.k8s.io", "events"): _WRITE,
+    ("authorization.k8s.io", "localsubjectaccessreviews"): frozenset({"create"}),
+    ("authorization.k8s.io", "subjectaccessreviews"): frozenset({"create"}),
+    ("authentication.k8s.io", "tokenreviews"): frozenset({"create"}),
+    ("node.k8s.io", "runtimeclasses"): READ,
+    ("", "services"): READ,
 }
 
 
@@ -40,7 +43,7 @@ def node_verdict(node: str, request: Attributes, relations: Relations) -> Decisi
             return _node(node, request)
         case "pods", "":
             return _pod(node, request, relations)
-        case "leases", _:
+        case "leases", "coordination.k8s.io":
             return _lease(node, request)
         case (("configmaps" | "secrets"), ""):
             return _reference(node, request, relations, READ)
@@ -48,7 +51,7 @@ def node_verdict(node: str, request: Attributes, relations: Relations) -> Decisi
             return _token(node, request, relations)
         case (("persistentvolumeclaims" | "persistentvolumes" | "serviceaccounts"), ""):
             return _reference(node, request, relations, frozenset({"get"}))
-    verbs = _SHARED.get(request.resource, frozenset())
+    verbs = _SHARED.get((request.group, request.resource), frozenset())
     return ALLOWED if request.verb in verbs and not request.subresource else DENIED
 
 

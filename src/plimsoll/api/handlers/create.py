@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from plimsoll.api.admission.certificate_requests import with_requester
 from plimsoll.api.admission.chain import (
     admitted_claim,
     admitted_ingress,
@@ -20,6 +21,7 @@ from plimsoll.api.admission.hooks import Change, check_hooks, has_hooks, mutated
 from plimsoll.api.admission.node_restriction import check_create
 from plimsoll.api.admission.pod_security import check_pod_security
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
+from plimsoll.api.auth.authorizer import check_creation
 from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, off_loop, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
@@ -62,6 +64,8 @@ async def create_object(
 ) -> Response:
     """`tracked`: managedFields are set already (server-side apply)."""
     info, resource = call.info, call.info.resource
+    check_creation(call.user, info, may_create=call.may_create)
+    document = with_requester(call, document)
     sent = dict(document.get("metadata") or {})
     check_place(sent, info.namespace, info.name, namespaced=resource.namespaced)
     if not sent.get("name") and not sent.get("generateName"):

@@ -10,14 +10,14 @@ request, so there is no controller that could be behind. Signers: `kube-apiserve
 from __future__ import annotations
 
 import base64
-import binascii
 from datetime import timedelta
 
 import msgspec
 
+from plimsoll.api.admission.certificate_requests import API_CLIENT, GROUP, STORAGE
 from plimsoll.api.auth.ca import LEAF_DAYS, Authority, CertificateNotSignedError, endpoint_name, requested_node
 from plimsoll.api.auth.roles import is_allowed
-from plimsoll.api.auth.signing import MASTERS, loaded_request, organizations, sign_client
+from plimsoll.api.auth.signing import sign_client
 from plimsoll.api.handlers.create import create_object
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.handlers.patch import patch
@@ -25,14 +25,13 @@ from plimsoll.api.handlers.update import update, write
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, kind_of
+from plimsoll.api.machinery.metadata import check_preconditions
 from plimsoll.api.machinery.request_info import write_options
-from plimsoll.api.machinery.status import forbidden, invalid_object, not_found
-from plimsoll.errors import FieldError
+from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, User
 from plimsoll.rules.access.rbac import Attributes
 from plimsoll.rules.model.json_object import JsonObject
 
-GROUP, PLURAL = "certificates.k8s.io", "certificatesigningrequests"
-API_CLIENT = "kubernetes.io/kube-apiserver-client"
+PLURAL = STORAGE
 CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
 SIGNERS = (API_CLIENT, CLIENT, SERVING)
 # What each signer signs; `key encipherment` may be added.
@@ -41,53 +40,36 @@ _USAGES = {
     CLIENT: {"digital signature", "client auth"},
     SERVING: {"digital signature", "server auth"},
 }
+_CONTROLLER = User("system:kube-controller-manager", frozenset({MASTERS, AUTHENTICATED}))
 MOST_S = LEAF_DAYS * 86400
 
 
 def certificate_requests(authority: Authority, *, approves_serving: bool = False) -> dict[Route, Handler]:
     async def create(cluster: Cluster, call: ApiCall) -> Response:
-        resource, options = call.info.resource, write_options(call.info, call.user_agent)
-        document = await read_object(cluster, call, kind_of(resource), options)
-        spec, name = document.get("spec") or {}, (document.get("metadata") or {}).get("name") or ""
-        try:
-            request = base64.b64decode(spec.get("request") or "", validate=True)
-            loaded_request(request)
-        except (binascii.Error, CertificateNotSignedError) as error:
-            finding = FieldError("FieldValueInvalid", "spec.request", str(error))
-            raise invalid_object(resource, name, [finding]) from None
-        if spec.get("signerName") == API_CLIENT and MASTERS in organizations(request):
-            raise forbidden(resource, name, f"use of {API_CLIENT} signer with {MASTERS} group is not allowed")
-        user = call.user.info()
-        asked = {**spec, "username": user["username"], "groups": user["groups"]}
-        asked |= {field: user[field] for field in ("uid", "extra") if field in user}
-        made = await create_object(cluster, call, options, {**document, "spec": asked})
-        message = _auto_approval(cluster, call, asked, request, approves_serving=approves_serving)
+        options = write_options(call.info, call.user_agent)
+        document = await read_object(cluster, call, kind_of(call.info.resource), options)
+        made = await create_object(cluster, call, options, document)
+        stored = msgspec.json.decode(made.body)
+        message = _auto_approval(cluster, call, stored["spec"], approves_serving=approves_serving)
         if not message or options.dry_run:
             return made
-        stored = msgspec.json.decode(made.body)
         approved = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message}
-        await _set(cluster, call, stored["metadata"]["name"], "approval", {"conditions": [approved]})
-        signed = await sign(cluster, call, stored["metadata"]["name"])
+        await _set(cluster, call, stored, "approval", {"conditions": [approved]})
+        signed = await sign(cluster, call, stored)
         return msgspec.structs.replace(signed or made, code=201)
 
     async def approve(cluster: Cluster, call: ApiCall) -> Response:
-        name = call.info.name
-        stored = cluster.document(PLURAL, "", name)
-        if stored is None:
-            raise not_found(call.info.resource, name)
-        signer = (stored.get("spec") or {}).get("signerName") or ""
-        if not _may_approve(cluster, call, signer):
-            reason = f'user not permitted to approve requests with signerName "{signer}"'
-            raise forbidden(call.info.resource, name, reason)
         answer = await (patch if call.info.verb == "patch" else update)(cluster, call)
         if write_options(call.info, call.user_agent).dry_run:
             return answer
-        return await sign(cluster, call, name) or answer
+        return await sign(cluster, call, msgspec.json.decode(answer.body)) or answer
 
-    async def sign(cluster: Cluster, call: ApiCall, name: str) -> Response | None:
+    async def sign(cluster: Cluster, call: ApiCall, asked: JsonObject) -> Response | None:
         """The approved request with its certificate, or with the condition Failed; None if there is nothing to sign."""
-        stored = cluster.document(PLURAL, "", name)
-        spec, status = (stored or {}).get("spec") or {}, (stored or {}).get("status") or {}
+        stored = cluster.document(PLURAL, "", asked["metadata"]["name"])
+        if stored is None or stored["metadata"]["uid"] != asked["metadata"]["uid"]:
+            return None
+        spec, status = stored.get("spec") or {}, stored.get("status") or {}
         types = {each.get("type") for each in status.get("conditions") or []}
         if "Approved" not in types or types & {"Denied", "Failed"} or status.get("certificate"):
             return None
@@ -98,8 +80,8 @@ def certificate_requests(authority: Authority, *, approves_serving: bool = False
         except CertificateNotSignedError as error:
             failed = {"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": str(error)}
             failed |= {"lastUpdateTime": cluster.now(), "lastTransitionTime": cluster.now()}
-            return await _set(cluster, call, name, "status", {"conditions": [failed]})
-        return await _set(cluster, call, name, "status", {"certificate": base64.b64encode(certificate).decode()})
+            return await _set(cluster, call, stored, "status", {"conditions": [failed]})
+        return await _set(cluster, call, stored, "status", {"certificate": base64.b64encode(certificate).decode()})
 
     return {
         (GROUP, PLURAL, "", "create"): create,
@@ -108,21 +90,17 @@ def certificate_requests(authority: Authority, *, approves_serving: bool = False
     }
 
 
-async def _set(cluster: Cluster, call: ApiCall, name: str, subresource: str, status: JsonObject) -> Response:
-    """Write to a subresource of a request as the server itself does."""
+async def _set(cluster: Cluster, call: ApiCall, request: JsonObject, subresource: str, status: JsonObject) -> Response:
+    """Write to a subresource of this request, and of no later one with its name, as the server itself does."""
+    name, uid = request["metadata"]["name"], request["metadata"]["uid"]
     info = msgspec.structs.replace(call.info, verb="update", name=name, subresource=subresource, query={})
-    own = msgspec.structs.replace(call, info=info, body=b"")
+    own = msgspec.structs.replace(call, info=info, body=b"", user=_CONTROLLER)
 
     def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
+        check_preconditions(info.resource, name, live["metadata"], uid, "")
         return {**live, "status": {**(live.get("status") or {}), **status}}, False
 
-    return await write(cluster, own, write_options(info, "kube-controller-manager"), mutate)
-
-
-def _may_approve(cluster: Cluster, call: ApiCall, signer: str) -> bool:
-    """By the signer's name, or by its domain (`example.com/*`)."""
-    names = (signer, f"{signer.partition('/')[0]}/*")
-    return any(is_allowed(call.user, Attributes("approve", "signers", GROUP, "", "", name), cluster) for name in names)
+    return await write(cluster, own, write_options(info, _CONTROLLER.name), mutate)
 
 
 def _signed(cluster: Cluster, authority: Authority, spec: JsonObject) -> bytes:
@@ -139,12 +117,12 @@ def _signed(cluster: Cluster, authority: Authority, spec: JsonObject) -> bytes:
     return authority.sign_node(request, node, life, serves_as=None if signer == CLIENT else _own_names(cluster, node))
 
 
-def _auto_approval(cluster: Cluster, call: ApiCall, spec: JsonObject, request: bytes, *, approves_serving: bool) -> str:
+def _auto_approval(cluster: Cluster, call: ApiCall, spec: JsonObject, *, approves_serving: bool) -> str:
     """What the condition says where a request is approved without anyone looking at it; else empty."""
     signer = spec.get("signerName")
     if signer not in (CLIENT, SERVING) or set(spec.get("usages") or ()) - {"key encipherment"} != _USAGES[signer]:
         return ""
-    node = requested_node(request)
+    node = requested_node(base64.b64decode(spec["request"]))
     if not node:
         return ""
     if signer == SERVING:  # the signer checks that it has only names and addresses of this node

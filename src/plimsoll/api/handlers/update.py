@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.api.admission.certificate_requests import check_signer
 from plimsoll.api.admission.chain import (
     admitted_pod_update,
     check_capacity,
@@ -248,6 +249,7 @@ def _proposed(
 def _admitted(cluster: Cluster, call: ApiCall, old: JsonObject, new: JsonObject) -> JsonObject:
     """As roles and limit ranges have it; raises StatusError."""
     check_grant(cluster, call, new, old)
+    check_signer(cluster, call, old, new)
     return limit_ranged_resize(cluster, old, new) if call.info.subresource == "resize" else new
 
 

@@ -45,7 +45,8 @@ def decoded_alike(kind: SchemaKind, body: bytes) -> Decoded:
     try:
         name = _NAMED.decode(body).metadata.name
         before, quoted, after = body.partition(f'"{name}"'.encode())
-        if name and quoted:
+        is_name = before.rstrip().removesuffix(b":").rstrip().endswith(b'"name"')
+        if name and quoted and is_name:
             nameless = _nameless(kind, before, after)
             metadata = nameless.document["metadata"]
             if "name" not in metadata:  # else what was cut out is another text

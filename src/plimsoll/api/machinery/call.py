@@ -22,6 +22,7 @@ class ApiCall(msgspec.Struct):
     warnings: list[str] = []
     annotations: dict[str, str] = {}  # of the audit event
     selection: Selection = Selection("")
+    may_create: bool = False  # of a PUT or PATCH: whether its user may also create the object
     pace: Pace = msgspec.field(default_factory=lambda: Pace(Rounds()))
 
 

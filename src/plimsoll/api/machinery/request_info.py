@@ -25,6 +25,7 @@ Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "d
 Query = dict[str, list[str]]
 
 MAX_MANAGER_BYTES = 128
+MAX_QUERY_FIELDS = 1000
 
 _VERBS: dict[tuple[str, bool], Verb] = {
     ("GET", True): "get",
@@ -62,10 +63,15 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 def parsed_query(text: bytes) -> Query:
+    """Raises 400."""
     query: Query = {}
     if not text:
         return query
-    for key, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=1000):
+    try:
+        pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS)
+    except ValueError:
+        raise bad_request(f"the query has more than {MAX_QUERY_FIELDS} parameters") from None
+    for key, value in pairs:
         query.setdefault(key, []).append(value)
     return query
 

@@ -44,7 +44,7 @@ from plimsoll.api.machinery.status import (
     unauthorized,
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
-from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection
+from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection, may_create
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, INDEX_HOOKS, bootstrap
 from plimsoll.api.server.costs import is_long_write, leaves, objects_read, watch_cost
 from plimsoll.api.server.fairness import LONG_OBJECTS, NO_SEAT, URL_BYTES, Fairness, is_exempt
@@ -403,6 +403,7 @@ class App:
             user_agent=request.header(b"user-agent"),
             warnings=[],
             annotations=request.annotations,
+            may_create=may_create(self.cluster, info, request.user),
             pace=Pace(self.rounds, request.user.name, request.is_lost),
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.api.auth.authorizer import authorize
+from plimsoll.api.auth.authorizer import attributes, authorize, create_of
+from plimsoll.api.auth.roles import is_allowed
 from plimsoll.api.handlers.list import read_selection
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.request_info import RequestInfo
@@ -11,6 +12,7 @@ from plimsoll.api.machinery.status import StatusError
 from plimsoll.api.machinery.users import User
 from plimsoll.api.server.shared_store import became_newer
 
+_MAY_CREATE = ("update", "patch")
 COLLECTION_VERBS = ("list", "watch", "deletecollection")
 
 
@@ -31,3 +33,10 @@ async def authorized_selection(cluster: Cluster, info: RequestInfo, user: User) 
     if unreadable is not None:
         raise unreadable
     return chosen
+
+
+def may_create(cluster: Cluster, info: RequestInfo, user: User) -> bool:
+    """Whether a PUT or PATCH of an object that does not exist may create it."""
+    if info.verb not in _MAY_CREATE or info.subresource:
+        return False
+    return is_allowed(user, attributes(create_of(info), Selection(info.resource.storage)), cluster)

@@ -51,7 +51,7 @@ def leaves(cluster: Cluster, call: ApiCall, added: dict[Route, Handler]) -> bool
     return not (is_short and not _is_live_large(cluster, info)) and not has_hooks(cluster, info.resource)
 
 
-_NEED_MORE = ("services", "customresourcedefinitions", "certificatesigningrequests")
+_NEED_MORE = ("services", "customresourcedefinitions", "certificatesigningrequests", "clustertrustbundles")
 _RBAC = "rbac.authorization.k8s.io"
 
 

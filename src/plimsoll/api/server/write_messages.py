@@ -43,6 +43,7 @@ class Task(msgspec.Struct, frozen=True, tag=True):
     content_type: str
     user_agent: str
     now_s: float
+    may_create: bool
 
 
 # --- from the process ---

@@ -112,6 +112,7 @@ class WriteProcess:
             call.content_type,
             call.user_agent,
             cluster.clock(),
+            call.may_create,
         )
         await self._exclusive.take(call.user.name)
         try:

@@ -187,7 +187,16 @@ def _cluster(line: Line, settings: Settings, clock: Callable[[], float]) -> Clus
 def _outcome(runner: asyncio.Runner, cluster: Cluster, task: Task) -> Question:
     info = request_info(task.method, task.path, parsed_query(task.query))
     assert info is not None
-    call = ApiCall(info, task.user, task.body, task.content_type, task.user_agent, warnings=[], annotations={})
+    call = ApiCall(
+        info,
+        task.user,
+        task.body,
+        task.content_type,
+        task.user_agent,
+        warnings=[],
+        annotations={},
+        may_create=task.may_create,
+    )
     try:
         answer = runner.run(handle(cluster, call, PLAIN, {}))
     except StatusError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from plimsoll.api.tables.pod_printer import NONE, part
@@ -40,13 +42,15 @@ def _ports(spec: JsonObject) -> str:
 
 
 def endpoints_cells(document: JsonObject) -> list[Any]:
-    found = [
+    """Every address has every port of its subset: a document of 2 MB may have 10⁸ of both, so they are only counted."""
+    subsets = [(subset.get("ports") or [{}], subset.get("addresses") or []) for subset in document.get("subsets") or []]
+    found = (
         _endpoint(address.get("ip") or "", port.get("port"))
-        for subset in document.get("subsets") or []
-        for port in subset.get("ports") or [{}]
-        for address in subset.get("addresses") or []
-    ]
-    return [_first(found) or NONE]
+        for ports, addresses in subsets
+        for port in ports
+        for address in addresses
+    )
+    return [_first(found, sum(len(ports) * len(addresses) for ports, addresses in subsets)) or NONE]
 
 
 def _endpoint(ip: str, port: int | None) -> str:
@@ -59,12 +63,17 @@ def slice_cells(document: JsonObject) -> list[Any]:
     """AddressType, Ports, Endpoints."""
     ports = [str(port.get("port") or "*") for port in document.get("ports") or []]
     addresses = [each for endpoint in document.get("endpoints") or [] for each in endpoint.get("addresses") or []]
-    return [document.get("addressType") or "", _first(ports) or _UNSET, _first(addresses) or _UNSET]
+    return [
+        document.get("addressType") or "",
+        _first(ports, len(ports)) or _UNSET,
+        _first(addresses, len(addresses)) or _UNSET,
+    ]
 
 
-def _first(items: list[str]) -> str:
-    more = f" + {len(items) - _SHOWN} more..." if len(items) > _SHOWN else ""
-    return ",".join(items[:_SHOWN]) + more
+def _first(items: Iterable[str], count: int) -> str:
+    """The first of so many."""
+    more = f" + {count - _SHOWN} more..." if count > _SHOWN else ""
+    return ",".join(islice(items, _SHOWN)) + more
 
 
 def ingress_cells(ingress: JsonObject) -> list[Any]:

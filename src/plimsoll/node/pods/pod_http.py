@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from plimsoll.errors import StructuredError
+from plimsoll.errors import StructuredError, quoted
 from plimsoll.net.http import HttpClientConnection, MalformedResponseError, TruncatedResponseError
 from plimsoll.rules.lifecycle.probes import MAX_OUTPUT_BYTES, port_number
 from plimsoll.rules.model.runnable import GrpcAction, HttpGet, RunContainer, TcpSocket
@@ -97,8 +97,13 @@ async def fetch(target: ProbeTarget, action: HttpGet, agent: str) -> HttpRespons
             raise HttpRequestError(url, dial_text(_joined(parts.hostname or "", _port_of(url)), error)) from error
         if status not in (301, 302, 303, 307, 308) or not location:
             return HttpResponse(status, text)
-        url = urljoin(url, location)
-        if urlsplit(url).hostname != first:
+        try:
+            url = urljoin(url, location)
+            place = urlsplit(url)
+            _ = place.port  # read to be checked
+        except ValueError as error:  # whatever the container has written
+            raise HttpRequestError(url, f"failed to parse Location header {quoted(location)}: {error}") from error
+        if place.hostname != first:
             return HttpResponse(status, text, is_foreign_redirect=True)
     raise HttpRequestError(url, f"stopped after {REDIRECTS_MAX} redirects")
 

@@ -132,7 +132,8 @@ def _covers(owned: PolicyRule, part: PolicyRule) -> bool:
 
 
 def _covers_path(written: str, wanted: str) -> bool:
-    return _is_path(written, wanted.removesuffix(ANY)) if wanted != written else True
+    """`/a` covers neither `/a*` nor `/a/*`, which are more than one path."""
+    return written == wanted or (written.endswith(ANY) and wanted.startswith(written[:-1]))
 
 
 def escalation(user: str, groups: Collection[str], missing: Iterable[PolicyRule]) -> str:

@@ -5,7 +5,8 @@ Kubernetes: ValidateTolerations in pkg/apis/core/validation, pkg/util/toleration
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.model.names import label_value_problems, qualified_name_problems
@@ -49,13 +50,35 @@ def _errors(toleration: Toleration, path: str) -> list[FieldError]:
 def merged_tolerations(first: Sequence[Toleration], second: Sequence[Toleration]) -> tuple[Toleration, ...]:
     """Both, without those that another one covers; of two equal ones the first is kept."""
     every = (*first, *second)
+    by_place: dict[_Place, list[tuple[int, Toleration]]] = {}
+    for index, toleration in enumerate(every):
+        by_place.setdefault(_place(toleration), []).append((index, toleration))
+    kept: dict[_Place, list[Toleration]] = {}
     merged: list[Toleration] = []
     for index, toleration in enumerate(every):
-        covered = any(_covers(other, toleration) for other in merged)
-        later = any(_covers(other, toleration) and other != toleration for other in every[index + 1 :])
-        if not covered and not later:
+        # Only these can cover it: a pod may have tens of thousands.
+        places = dict.fromkeys((_place(toleration), (True, toleration.key, ""), (True, "", "")))
+        if any(_covers(other, toleration) for place in places for other in kept.get(place, ())):
+            continue
+        later = (other for place in places for _, other in _after(by_place.get(place, []), index))
+        if not any(_covers(other, toleration) and other != toleration for other in later):
             merged.append(toleration)
+            kept.setdefault(_place(toleration), []).append(toleration)
     return tuple(merged)
+
+
+_Place = tuple[bool, str, str]
+
+
+def _place(toleration: Toleration) -> _Place:
+    """Whether it tolerates every value of its key, the key, and else the value."""
+    is_any = toleration.operator == "Exists"
+    return is_any, toleration.key, "" if is_any else toleration.value
+
+
+def _after(found: list[tuple[int, Toleration]], index: int) -> Iterator[tuple[int, Toleration]]:
+    for at in range(bisect_right(found, index, key=lambda each: each[0]), len(found)):
+        yield found[at]
 
 
 def _covers(wide: Toleration, narrow: Toleration) -> bool:

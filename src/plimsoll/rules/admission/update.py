@@ -111,13 +111,15 @@ def _objects(spec: JsonObject, field: str) -> list[JsonObject]:
 
 
 def _toleration_errors(before: list[JsonObject], after: list[JsonObject]) -> list[FieldError]:
-    def lasting(toleration: JsonObject) -> JsonObject:
-        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
-
-    present = [lasting(each) for each in after]
-    if all(any(same(lasting(each), other) for other in present) for each in before):
+    present = {_lasting(each) for each in after}
+    if all(_lasting(each) in present for each in before):
         return []
     return [_forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+
+
+def _lasting(toleration: JsonObject) -> tuple[str, ...]:
+    """What may not change of it: all but `tolerationSeconds`. A pod may have tens of thousands."""
+    return tuple(str(toleration.get(field) or "") for field in ("key", "operator", "value", "effect"))
 
 
 def _gate_errors(before: list[JsonObject], after: list[JsonObject]) -> list[FieldError]:

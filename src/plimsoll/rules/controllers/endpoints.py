@@ -8,7 +8,7 @@ ports. What is already in a slice stays there, so that a change of one pod is a 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -117,17 +117,51 @@ def target_port(pod: ServedPod, port: JsonObject) -> int:
     target: Any = port.get("targetPort")
     if isinstance(target, int):
         return target
-    init = (each for each in pod.spec.init_containers if each.restart_policy == "Always")
-    for container in (*pod.spec.containers, *init):
-        for own in container.ports:
-            if own.name == target and own.protocol == (port.get("protocol") or "TCP"):
-                return own.container_port
+    for own in _container_ports(pod):
+        if own.name == target and own.protocol == (port.get("protocol") or "TCP"):
+            return own.container_port
     return 0
 
 
-def _ports(service: JsonObject, pod: ServedPod) -> list[JsonObject]:
+def _container_ports(pod: ServedPod) -> Iterator[Port]:
+    sidecars = (each for each in pod.spec.init_containers if each.restart_policy == "Always")
+    for container in (*pod.spec.containers, *sidecars):
+        yield from container.ports
+
+
+class _PortsOfPods:
+    """The ports of a service on its pods, resolved once for all pods that agree in the ports it names.
+
+    A service may have thousands of ports and of pods, and its controller runs beside the requests of all clients.
+    """
+
+    def __init__(self, service: JsonObject) -> None:
+        self._ports = (service.get("spec") or {}).get("ports") or []
+        self._named = frozenset(each.get("targetPort") for each in self._ports if type(each.get("targetPort")) is str)
+        self._known: dict[tuple[tuple[str, str, int], ...], tuple[list[JsonObject], str]] = {}
+        self.is_headless = _is_headless(service)
+
+    def of(self, pod: ServedPod) -> tuple[list[JsonObject], str]:
+        """With their `port_key`. The list is shared."""
+        own = (
+            (port.name, port.protocol, port.container_port)
+            for port in _container_ports(pod)
+            if port.name in self._named
+        )
+        names = tuple(own) if self._named else ()
+        if names not in self._known:
+            found = _ports(self._ports, pod)
+            self._known[names] = found, port_key(found)
+        return self._known[names]
+
+    def publish(self, pod: ServedPod) -> bool:
+        """A pod without any of the service's ports is an endpoint only of a headless service without ports."""
+        return bool(self.of(pod)[0]) or (self.is_headless and not self._ports)
+
+
+def _ports(of_service: Iterable[JsonObject], pod: ServedPod) -> list[JsonObject]:
     found = []
-    for port in (service.get("spec") or {}).get("ports") or []:
+    for port in of_service:
         if number := target_port(pod, port):
             entry = {"name": port.get("name") or "", "port": number, "protocol": port.get("protocol") or "TCP"}
             found.append({**entry, "appProtocol": port["appProtocol"]} if port.get("appProtocol") else entry)
@@ -136,11 +170,6 @@ def _ports(service: JsonObject, pod: ServedPod) -> list[JsonObject]:
 
 def _is_headless(service: JsonObject) -> bool:
     return (service.get("spec") or {}).get("clusterIP") == "None"
-
-
-def _is_published(service: JsonObject, pod: ServedPod) -> bool:
-    """A pod without any of the service's ports is an endpoint only of a headless service without ports."""
-    return bool(_ports(service, pod)) or (_is_headless(service) and not (service.get("spec") or {}).get("ports"))
 
 
 def _hostname(service: JsonObject, pod: ServedPod) -> str:
@@ -155,11 +184,10 @@ def endpoints(service: JsonObject, pods: Sequence[ServedPod]) -> JsonObject:
     spec, metadata = service.get("spec") or {}, service["metadata"]
     publishes = bool(spec.get("publishNotReadyAddresses"))
     family = (spec.get("ipFamilies") or ["IPv4"])[0]
-    by_port: dict[str, tuple[JsonObject | None, dict[str, tuple[bool, JsonObject]]]] = {}
-    count = 0
+    ports_of, parts, count = _PortsOfPods(service), dict[str, Part](), 0
     for pod in sorted(pods, key=lambda each: each.metadata.name):
         address = pod.address(family)
-        if not address or not serves(pod, deleted=publishes) or not _is_published(service, pod):
+        if not address or not serves(pod, deleted=publishes) or not ports_of.publish(pod):
             continue
         count += 1
         if count > MAX_ADDRESSES:
@@ -170,29 +198,37 @@ def endpoints(service: JsonObject, pods: Sequence[ServedPod]) -> JsonObject:
         if pod.spec.node_name:
             entry["nodeName"] = pod.spec.node_name
         entry["targetRef"] = pod.reference()
-        for port in _ports(service, pod) or [None]:  # type: ignore[list-item]
-            known = by_port.setdefault(text_of(port), (port, {}))
-            known[1][pod.metadata.uid] = (publishes or pod.is_ready, entry)
+        ports, key = ports_of.of(pod)
+        parts.setdefault(key, (ports, {}))[1][pod.metadata.uid] = (publishes or pod.is_ready, entry)
     labels = {**(metadata.get("labels") or {}), ENDPOINTS_MANAGED_BY: ENDPOINTS_CONTROLLER}
     if _is_headless(service):
         labels[HEADLESS_LABEL] = ""
     made: JsonObject = {"name": metadata["name"], "namespace": metadata["namespace"], "labels": labels}
     if count > MAX_ADDRESSES:
         made["annotations"] = {OVER_CAPACITY: "truncated"}
-    return {"metadata": made, "subsets": grouped_subsets(by_port)}
+    return {"metadata": made, "subsets": grouped_subsets([*parts.values()])}
 
 
-def grouped_subsets(
-    by_port: dict[str, tuple[JsonObject | None, dict[str, tuple[bool, JsonObject]]]],
-) -> list[JsonObject]:
-    """Ports that have the same addresses together."""
-    grouped: dict[str, tuple[list[JsonObject], dict[str, tuple[bool, JsonObject]]]] = {}
-    for port, addresses in by_port.values():
-        ports, _ = grouped.setdefault(
-            text_of(sorted((uid, ready) for uid, (ready, _) in addresses.items())), ([], addresses)
-        )
+# Ports, and the addresses that have all of them: ready or not, and the entry, by what identifies it.
+Part = tuple[Sequence[JsonObject], dict[str, tuple[bool, JsonObject]]]
+
+
+def grouped_subsets(parts: Sequence[Part]) -> list[JsonObject]:
+    """Ports that have the same addresses together. Those of the same parts are not looked at one by one."""
+    where: dict[str, tuple[JsonObject | None, dict[int, None]]] = {}
+    for index, (ports, _) in enumerate(parts):
+        for port in ports or (None,):
+            where.setdefault(text_of(port), (port, {}))[1][index] = None
+    alike: dict[tuple[int, ...], list[JsonObject]] = {}
+    for port, found_in in where.values():
+        ports_alike = alike.setdefault(tuple(found_in), [])
         if port is not None:
-            ports.append(port)
+            ports_alike.append(port)
+    grouped: dict[str, tuple[list[JsonObject], dict[str, tuple[bool, JsonObject]]]] = {}
+    for numbers, ports_alike in alike.items():
+        addresses = {key: value for number in numbers for key, value in parts[number][1].items()}
+        text = text_of(sorted((uid, ready) for uid, (ready, _) in addresses.items()))
+        grouped.setdefault(text, ([], addresses))[0].extend(ports_alike)
     subsets = []
     for ports, addresses in grouped.values():
         subset: JsonObject = {}
@@ -245,11 +281,12 @@ def _plan_family(
     delete: list[JsonObject],
 ) -> None:
     groups: dict[str, tuple[list[JsonObject], dict[str, JsonObject]]] = {}
+    ports_of = _PortsOfPods(service)
     for pod in sorted(pods, key=lambda each: each.metadata.name):
         address = pod.address(family)
-        if address and serves(pod, deleted=True) and _is_published(service, pod):
-            ports = _ports(service, pod)
-            group = groups.setdefault(port_key(ports), (ports, {}))
+        if address and serves(pod, deleted=True) and ports_of.publish(pod):
+            ports, key = ports_of.of(pod)
+            group = groups.setdefault(key, (ports, {}))
             group[1][pod.metadata.uid] = _endpoint(service, pod, address, zones)
     unused = list(existing)
     labels = slice_labels(service)

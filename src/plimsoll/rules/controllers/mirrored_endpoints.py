@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from plimsoll.rules.controllers.endpoints import (
     MANAGED_BY,
     SERVICE_NAME,
+    Part,
     SlicePlan,
     grouped_subsets,
     port_key,
@@ -77,16 +78,16 @@ def _slices(endpoints: JsonObject) -> list[JsonObject]:
 
 def _regrouped(endpoints: JsonObject) -> list[JsonObject]:
     """The subsets, with the ports that have the same addresses together."""
-    by_port: dict[str, tuple[JsonObject | None, dict[str, tuple[bool, JsonObject]]]] = {}
+    parts: list[Part] = []
     for subset in endpoints.get("subsets") or []:
-        ports: list[JsonObject | None] = [
-            {"name": "", "protocol": "TCP", **port} for port in subset.get("ports") or []
-        ] or [None]
-        for port in ports:
-            _, known = by_port.setdefault(text_of(port), (port, {}))
-            for field, is_ready in (("notReadyAddresses", False), ("addresses", True)):
-                known.update({text_of(each): (is_ready, each) for each in subset.get(field) or []})
-    return grouped_subsets(by_port)
+        ports: list[JsonObject] = [{"name": "", "protocol": "TCP", **port} for port in subset.get("ports") or []]
+        known = {
+            text_of(each): (is_ready, each)
+            for field, is_ready in (("notReadyAddresses", False), ("addresses", True))
+            for each in subset.get(field) or []
+        }
+        parts.append((ports, known))
+    return grouped_subsets(parts)
 
 
 def _endpoint(address: JsonObject, *, is_ready: bool) -> JsonObject:

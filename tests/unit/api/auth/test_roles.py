@@ -57,6 +57,11 @@ ROWS = [
     (NODE, Attributes("delete", "nodes", name="n1"), "deny"),
     (NODE, Attributes("get", "nodes", name="n1"), "allow"),
     (NODE, Attributes("list", "nodes"), "deny"),
+    (NODE, Attributes("list", "services"), "allow"),
+    (NODE, Attributes("list", "services", "serving.example.com"), "deny"),  # a custom kind
+    (NODE, Attributes("create", "events", "events.k8s.io"), "allow"),
+    (NODE, Attributes("create", "events", "example.com"), "deny"),
+    (NODE, Attributes("get", "leases", "example.com", "", "kube-node-lease", "n1"), "deny"),
     (NODE, Attributes("list", "nodes", name="n1"), "allow"),
     (NODE, Attributes("update", "leases", "coordination.k8s.io", "", "kube-node-lease", "n1"), "allow"),
     (NODE, Attributes("update", "leases", "coordination.k8s.io", "", "kube-node-lease", "n2"), "deny"),

@@ -334,3 +334,12 @@ async def test_a_create_reads_no_other_kinds(tmp_path: Path, monkeypatch: pytest
             {bucket_of(prefix(stored_resource(each))) for each in kinds} for kinds in (READ, ("pods", "resourcequotas"))
         )
         assert read - others - {""} == decides
+
+
+@pytest.mark.parametrize("name", ["metadata", "name", "labels", "spec"])
+async def test_a_pod_with_the_name_of_a_field(tmp_path: Path, name: str) -> None:
+    """The first text that is its name is no value."""
+    async with api(tmp_path) as ask:
+        document = {"metadata": {"labels": {"a": "b"}, "name": name}, "spec": pod()["spec"]}
+        made = await ask.ok("POST", f"{PODS}?fieldValidation=Strict", document)
+        assert (made["metadata"]["name"], made["metadata"]["labels"]) == (name, {"a": "b"})

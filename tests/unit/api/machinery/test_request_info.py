@@ -173,3 +173,9 @@ def test_delete_options_come_from_the_body_or_else_the_query() -> None:
         'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "Foo": supported values: '
         '"Foreground", "Background", "Orphan", "nil"'
     )
+
+
+def test_a_query_of_too_many_parameters_is_refused() -> None:
+    with pytest.raises(StatusError) as refusal:
+        parsed_query(b"&".join(b"a=%d" % number for number in range(1001)))
+    assert (refusal.value.code, refusal.value.message) == (400, "the query has more than 1000 parameters")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -121,6 +122,19 @@ CELLS: list[Any] = [
 def test_cells(storage: str, document: Any, cells: list[Any]) -> None:
     found = printer(storage, "1.36").cells({"metadata": META, **document}, NOW_S)
     assert found[: len(cells)] == cells
+
+
+def test_the_cells_of_endpoints_are_made_of_those_that_are_shown() -> None:
+    """Each address has each port: a document of 2 MB has 10⁸ of both, which a list of them would keep in memory."""
+    subset = {"addresses": [{"ip": "10.0.0.1"}] * 1_000, "ports": [{"port": 80}] * 1_000}
+    tracemalloc.start()
+    try:
+        found = printer("endpoints", "1.36").cells({"metadata": META, "subsets": [subset, {"addresses": [{}]}]}, NOW_S)
+        most_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found[1] == "10.0.0.1:80,10.0.0.1:80,10.0.0.1:80 + 999998 more..."
+    assert most_bytes < 1 << 20
 
 
 def test_profile_documents_shows_the_kernel_without_its_architecture() -> None:

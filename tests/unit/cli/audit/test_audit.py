@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -274,3 +275,28 @@ def test_flags_of_a_running_kubelet() -> None:
 def test_the_state_files_are_where_the_running_kubelet_keeps_them() -> None:
     assert kubelet_root(["--root-dir", "/data/kubelet/", "--v=2"]) == "/data/kubelet"
     assert kubelet_root(["--config=/etc/k.yaml"]) == ROOT_DIR
+
+
+@pytest.mark.parametrize("place", ["pods.json", "records/n1.json", "configz/n1.json"])
+@pytest.mark.parametrize("what", ["a directory", "a FIFO", "a link to a device", "a hole", "deep"])
+def test_a_hostile_file_in_a_dump_is_an_error(tmp_path: Path, place: str, what: str) -> None:
+    """A dump comes from another machine, often unpacked from an archive: it must neither block nor fill the memory."""
+    file = Path(kubectl_list(tmp_path, NODE)) / place
+    file.parent.mkdir(exist_ok=True)
+    reason = "not a regular file"
+    match what:
+        case "a directory":
+            file.mkdir()
+        case "a FIFO":
+            os.mkfifo(file)
+        case "a link to a device":
+            file.symlink_to("/dev/zero")
+        case "a hole":
+            file.touch()
+            os.truncate(file, 1 << 40)
+            reason = "1099511627776 bytes; a file of a dump has at most 1073741824"
+        case _:
+            file.write_text('{"kubelet":{"document":' + '{"a":' * 50_000 + "1" + "}" * 50_002)
+            reason = "maximum recursion depth exceeded"
+    ran = run("audit", "--from-dump", str(tmp_path))
+    assert ran.code == 2 and f"plimsoll: {file}: {reason}" in ran.err, ran.err

@@ -106,6 +106,15 @@ async def test_redirects_are_followed_on_the_same_host_only() -> None:
     assert found.is_success and found.is_warning and len(asked) == 1
 
 
+@pytest.mark.parametrize("location", ["//[", "http://127.0.0.1:99999/", "http://127.0.0.1:port/", "http://[::1/"])
+async def test_a_redirect_to_what_is_no_url_fails_the_probe(location: str) -> None:
+    """The container writes it, so it must not end the worker of its pod."""
+    async with server(answer(302, Location=location)) as (port, asked):
+        found = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
+    assert not found.is_success and f'failed to parse Location header "{location}"' in found.output
+    assert len(asked) == 1
+
+
 async def test_endless_redirects_end() -> None:
     async with server(*[answer(302, Location="/again")] * 20) as (port, asked):
         found = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)

@@ -30,7 +30,7 @@ from plimsoll.kube.signing_request import generate, signing_request
 from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.node.reporting import certificate
 from plimsoll.node.reporting.certificate import FILE, SERVING, NodeIdentity, Renewal, stored_identity, stored_serving
-from tests.unit.api.api_client import ADMIN, MERGE, TABLE, api
+from tests.unit.api.api_client import ADMIN, APPLY, MERGE, TABLE, ApiClient, api
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -278,6 +278,58 @@ async def test_approved_by_hand(authority: Authority, tmp_path: Path) -> None:
         assert changed["spec"]["username"] == "admin"
         row = (await ask("GET", PATH, accept=TABLE)).json["rows"][0]["cells"]
         assert row[2:] == [API_CLIENT, "admin", "<none>", "Approved,Issued"]
+
+
+def _applied(name: str, request: bytes, **spec: Any) -> dict[str, Any]:
+    body = asked(request, usages=CLIENT_AUTH, **spec)
+    about = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
+    return {**about, **body, "metadata": {"name": name}}
+
+
+async def test_a_request_says_who_has_made_it_however_it_is_made(authority: Authority, tmp_path: Path) -> None:
+    pair, masters = generate("jane", "people"), generate("jane", "system:masters")
+    false = {"username": "admin", "uid": "1", "groups": ["system:masters"], "extra": {"a": ["b"]}}
+    async with api(tmp_path / "api") as ask:
+        ask.app.options.handlers.update(certificate_requests(authority))
+        await _grant(ask, "eve", "create,patch", "certificatesigningrequests")
+        ask.user = User("eve", frozenset({AUTHENTICATED}))
+        made = await ask.ok("PATCH", f"{PATH}/a?fieldManager=x", _applied("a", pair.request, **false), APPLY)
+        posted = await ask.ok("POST", PATH, {**_applied("b", pair.request, **false)})
+        for each in (made, posted):
+            spec = each["spec"]
+            assert (spec["username"], spec["groups"]) == ("eve", [AUTHENTICATED])
+            assert not {"uid", "extra"} & spec.keys()
+        body = _applied("c", masters.request, signerName=API_CLIENT)
+        refused = await ask("PATCH", f"{PATH}/c?fieldManager=x", body, APPLY)
+        assert refused.code == 403 and "signer with system:masters group is not allowed" in refused.message
+
+
+async def test_only_who_may_sign_for_a_signer_sets_a_certificate(authority: Authority, tmp_path: Path) -> None:
+    status = {"certificate": "eA==", "conditions": [{"type": "Failed", "status": "True"}]}
+    async with api(tmp_path / "api") as ask:
+        ask.app.options.handlers.update(certificate_requests(authority))
+        await ask.ok("POST", PATH, _applied("a", generate("jane", "people").request, signerName="example.com/x"))
+        await _grant(ask, "eve", "patch", "certificatesigningrequests/status,certificatesigningrequests/approval")
+        ask.user = User("eve", frozenset({AUTHENTICATED}))
+        for subresource, verb in (("status", "sign"), ("approval", "approve")):
+            refused = await ask("PATCH", f"{PATH}/a/{subresource}", {"status": status}, MERGE)
+            reason = f'user not permitted to {verb} requests with signerName "example.com/x"'
+            assert refused.code == 403 and refused.message.endswith(reason)
+        ask.user = ADMIN
+        await _grant(ask, "eve", "sign", "signers", resourceNames=["example.com/*"])
+        ask.user = User("eve", frozenset({AUTHENTICATED}))
+        assert (await ask("PATCH", f"{PATH}/a/status", {"status": status}, MERGE)).code == 200
+
+
+async def _grant(ask: ApiClient, to: str, verbs: str, resources: str, **more: Any) -> None:
+    """In the group of certificates."""
+    roles, name = "/apis/rbac.authorization.k8s.io/v1", verbs.replace(",", "-")
+    rules = [
+        {"verbs": verbs.split(","), "apiGroups": ["certificates.k8s.io"], "resources": resources.split(","), **more}
+    ]
+    await ask.ok("POST", f"{roles}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+    body = {"roleRef": {"kind": "ClusterRole", "name": name}, "subjects": [{"kind": "User", "name": to}]}
+    await ask.ok("POST", f"{roles}/clusterrolebindings", {"metadata": {"name": name}, **body})
 
 
 async def test_denied_and_failed(authority: Authority, tmp_path: Path) -> None:

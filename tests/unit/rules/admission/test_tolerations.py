@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,3 +59,24 @@ def test_a_merge_is_stable(first: list[Toleration], second: list[Toleration]) ->
     merged = merged_tolerations(first, second)
     assert merged_tolerations(merged, ()) == merged
     assert set(merged) <= {*first, *second}
+
+
+@pytest.mark.parametrize("what", ["keys", "values", "equal ones"])
+def test_the_work_grows_linearly_with_the_tolerations(what: str) -> None:
+    """A pod of 3 MB has 60,000, and they are merged between the requests of other clients."""
+
+    def calls(count: int) -> int:
+        made = {
+            "keys": lambda number: Toleration(key=f"k{number}", operator="Exists"),
+            "values": lambda number: Toleration(key="k", operator="Equal", value=f"v{number}"),
+            "equal ones": lambda number: Toleration(key="k", operator="Exists"),
+        }[what]
+        many, seen = [made(number) for number in range(count)], list[str]()
+        sys.setprofile(lambda frame, event, argument: seen.append(event) if event in ("call", "c_call") else None)
+        try:
+            merged_tolerations(many, [Toleration(key="class", operator="Exists")])
+        finally:
+            sys.setprofile(None)
+        return len(seen)
+
+    assert calls(400) < 6 * calls(100)

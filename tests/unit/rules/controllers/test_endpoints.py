@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from plimsoll.rules.controllers.endpoints import (
     Condition,
@@ -17,6 +21,7 @@ from plimsoll.rules.controllers.endpoints import (
     slices,
     target_port,
 )
+from plimsoll.rules.controllers.mirrored_endpoints import mirrored
 
 
 def service(**spec: Any) -> dict[str, Any]:
@@ -87,3 +92,54 @@ def test_ports_that_differ_are_subsets_of_their_own() -> None:
 def test_a_loopback_address_is_none() -> None:
     local = ServedPod(PodMetadata("p", "ns", "u", {"a": "b"}), status=PodStatus("Running", pod_ip="127.0.0.1"))
     assert endpoints(service(), [local])["subsets"] == []
+
+
+def _calls(run: Callable[[], object]) -> int:
+    seen: list[str] = []
+    sys.setprofile(lambda frame, event, argument: seen.append(event) if event in ("call", "c_call") else None)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return len(seen)
+
+
+@pytest.mark.parametrize("what", ["slices", "endpoints", "mirrored"])
+def test_the_work_grows_with_the_ports_and_the_pods_and_not_with_their_product(what: str) -> None:
+    """A service of 400 KB has 10,000 ports, and its controller runs in the API server."""
+
+    def work(count: int) -> int:
+        ports = [{"name": f"p{n}", "port": n + 1, "targetPort": n + 1, "protocol": "TCP"} for n in range(count)]
+        pods = [pod(number) for number in range(count)]
+        with_ports = service(ports=ports)
+        if what == "slices":
+            return _calls(lambda: slices(with_ports, pods, {}, []))
+        made = endpoints(with_ports, pods)
+        if what == "mirrored":
+            made["metadata"]["uid"] = "u"
+            return _calls(lambda: mirrored(made, []))
+        assert [len(made["subsets"][0][field]) for field in ("addresses", "ports")] == [count, count]
+        return _calls(lambda: endpoints(with_ports, pods))
+
+    assert work(200) < 6 * work(50)
+
+
+def test_ports_that_some_pods_have_by_name_share_the_addresses_of_the_others() -> None:
+    ports = [
+        {"name": "one", "port": 1, "targetPort": 8080, "protocol": "TCP"},
+        {"name": "two", "port": 2, "targetPort": "http", "protocol": "TCP"},
+    ]
+    made = endpoints(service(ports=ports), [pod(1), pod(2, ready=False)])
+    shown = [
+        (
+            [each["ip"] for each in subset.get("addresses", [])],
+            [each["ip"] for each in subset.get("notReadyAddresses", [])],
+            [(each["name"], each["port"]) for each in subset["ports"]],
+        )
+        for subset in made["subsets"]
+    ]
+    assert sorted(shown) == [
+        ([], ["10.0.0.3"], [("two", 9002)]),
+        (["10.0.0.2"], [], [("two", 9001)]),
+        (["10.0.0.2"], ["10.0.0.3"], [("one", 8080)]),
+    ]
