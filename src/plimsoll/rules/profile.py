@@ -362,11 +362,11 @@ def profile_named(name: str) -> Profile:
 def _profile(name: str) -> Profile:
     if name == DOCUMENTS:
         return PROFILE_DOCUMENTS
-    values: Any = {field: _value(made[1], name)[0] for field, made in zip(_FIELDS, _MADE, strict=True)}
+    values: Any = {field: value_in(made[1], name)[0] for field, made in zip(_FIELDS, _MADE, strict=True)}
     return Profile(name=name, release=name, **values)
 
 
-def _value(releases: dict[str, object], release: str) -> tuple[object, str]:
+def value_in(releases: dict[str, object], release: str) -> tuple[object, str]:
     """The value in that release, and the release that it came with."""
     since = max((each for each in releases if minor(each) <= minor(release)), key=minor)
     return releases[since], since
@@ -427,27 +427,3 @@ def rows() -> list[Row]:
         Row(field, clause, about, documents, releases)
         for field, (documents, releases, clause, about) in zip(_FIELDS, _MADE, strict=True)
     ]
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """A row with different values in two profiles. `release`: the one that the later value came with; "" if one of the
-    profiles is `documents`."""
-
-    row: str
-    clause: str
-    about: str
-    old: object
-    new: object
-    release: str
-
-
-def differences(first: Profile, second: Profile) -> list[Difference]:
-    found = []
-    for row in rows():
-        old, new = getattr(first, row.name), getattr(second, row.name)
-        if old != new:
-            since = ""
-            if DOCUMENTS not in (first.name, second.name):
-                since = _value(row.releases, max(first.name, second.name, key=minor))[1]
-            found.append(Difference(row.name, row.clause, row.about, old, new, since))
-    return found

@@ -13,12 +13,12 @@ from plimsoll.rules.profile import (
     PROFILE_NAMES,
     RELEASES,
     Profile,
-    differences,
     minor,
     profile_named,
     profile_of,
     rows,
 )
+from plimsoll.rules.profile_differences import differences
 from plimsoll.version import git_version
 
 # Behaviour, the first release with it, and its values before and since: release notes and source of each release.

@@ -389,8 +389,7 @@ class App:
         info = request_info("GET", scope["raw_path"].decode("latin-1"), query, self.cluster.catalog)
         if info is None:
             raise no_such_resource()
-        request.info = info
-        request.is_counted = True
+        request.info, request.is_counted = info, True
         await self.fairness.admit(user, info.verb)
         return await self._authorized_call(request, info)
 

@@ -17,7 +17,8 @@ from plimsoll.rules.explain.upgrade_advice import ADVICE
 from plimsoll.rules.model.cgroup_names import Driver, Runtime
 from plimsoll.rules.model.kernel import CgroupVersion, Weight
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.profile import DOCUMENTS, RELEASES, Profile, differences, minor, profile_named
+from plimsoll.rules.profile import DOCUMENTS, RELEASES, Profile, minor, profile_named
+from plimsoll.rules.profile_differences import differences
 
 _OPTIONS = {
     "cgroup_version": ("cgroup version", "the files have other names and units, and v2 can do more"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
@@ -66,7 +67,6 @@ POLICY = [
     ("CM-25 gate off", "1.36", STATIC | {"featureGates": {"DisableCPUQuotaWithExclusiveCPUs": False}}, 2, {"quota_with_exclusive_cpus": True}),
     ("02 §4.3 documents", "documents", STATIC, 2, {"quota_with_exclusive_cpus": True}),
     ("01 O-6 rules of documents", "documents", {}, 2, {"pod_level_oom_share": False, "sidecar_oom_rule": False}),
-    ("01 gate off", "1.36", {"featureGates": {"PodLevelResources": False}}, 2, {"gates": Gates(pod_level=False, stop_signals=False)}),
 ]  # fmt: skip
 
 
@@ -76,6 +76,12 @@ POLICY = [
 def test_policy(profile: str, document: Any, version, expected: dict[str, object]) -> None:
     policy = setting(profile, document=document, cgroup_version=version).policy
     assert {name: getattr(policy, name) for name in expected} == expected
+
+
+def test_a_gate_that_is_off() -> None:
+    gates = setting("1.36", document={"featureGates": {"PodLevelResources": False}}).policy.gates
+    assert {"PodLevelResources", "ContainerStopSignals"} <= gates.off
+    assert msgspec.structs.replace(gates, off=frozenset()) == Gates(pod_level=False, stop_signals=False)
 
 
 def test_driver_runtime_and_weight() -> None:
