@@ -6,6 +6,8 @@ Secrets are in files, never in the address: `password-file`, and `key` for the c
 
 from __future__ import annotations
 
+import errno
+import os
 import ssl
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -65,12 +67,14 @@ class Location(msgspec.Struct, frozen=True):
         """What to do about a connection that failed for this reason, where it may be due to TLS; else empty."""
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             return "etcd's certificate is not trusted: ca=FILE has to be its CA, and each endpoint a name in it"
+        is_cut_off = any(
+            each in reason for each in ("connection was", "connection broke", os.strerror(errno.ECONNRESET))
+        )
         if not (self.tls or self.ca or self.cert):
-            is_unclear = "connection was closed" in reason or "connection broke" in reason
-            return "if etcd serves TLS, add ca=FILE to --store" if is_unclear else ""
+            return "if etcd serves TLS, add ca=FILE to --store" if is_cut_off else ""
         if "ALERT" in reason and "CERTIFICATE" in reason:
             return "etcd requires a client certificate that its --trusted-ca-file has signed: cert=FILE and key=FILE"
-        if "connection" in reason:
+        if is_cut_off:
             return (
                 "etcd may not accept the client certificate (cert=FILE, key=FILE; its --trusted-ca-file has to have "
                 "signed it), or may serve without TLS (then remove ca, cert and tls from --store)"

@@ -63,3 +63,22 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
             location(text).context()
     with pytest.raises(InvalidConfigError, match="password-file"):
         location(f"etcd://h?user=u&password-file={tmp_path}/none").password()
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "h:2379: the connection was closed",
+        "h:2379: the connection broke: [Errno 32] Broken pipe",
+        "h:2379: Connection reset by peer",
+    ],
+)
+def test_a_connection_that_is_cut_off_may_be_due_to_tls(reason: str) -> None:
+    """A server without TLS, or with it, may close or reset the connection: whichever the kernel tells first."""
+    assert "add ca=FILE" in location("etcd://h").tls_advice(reason)
+    assert "may serve without TLS" in location("etcd://h?tls=true").tls_advice(reason)
+
+
+def test_a_refused_connection_is_not_due_to_tls() -> None:
+    reason = "h:2379: Connection refused"
+    assert [location(each).tls_advice(reason) for each in ("etcd://h", "etcd://h?tls=true")] == ["", ""]
