@@ -64,6 +64,7 @@ class Starter:
 
     def __init__(self, node: NodeServices) -> None:
         self._node, self.images = node, PodImages(node)
+        self.seen_s = node.clock()  # when the node first saw the pod
         self._scores_reported: set[str] = set()
 
     async def prepare(self, pod: RunPod, pod_ips: tuple[str, ...], *, fresh: bool = False) -> Prepared:
@@ -126,7 +127,7 @@ class Starter:
 
     async def _create(self, pod: RunPod, container: RunContainer, image: Image, what: ContainerStart) -> str:
         prepared, ready = what.prepared, what.prepared.volumes.by_name
-        services = await self._node.service_links.variables(pod, is_static=is_static(pod))
+        services = await self._node.service_links.variables(pod, seen_s=self.seen_s, is_static=is_static(pod))
         variables = environment(
             pod,
             container,

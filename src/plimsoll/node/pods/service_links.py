@@ -1,8 +1,9 @@
 """The services of a pod's namespace and default/kubernetes, read from the API when a container is created.
 
-A service that exists when the pod starts must be seen, so a list is used again only for a second, by pods that start
-together, or while the API server does not answer. Static pods start without it, as with a kubelet. An API server that
-has no services, or does not show them to nodes, is no error.
+A service that exists when the node first sees the pod must be in its environment, so a list that was begun before is
+not used. Pods that start together share one, for a second; an older one serves while the API server does not answer.
+Static pods start without it, as with a kubelet. An API server that has no services, or does not show them to nodes, is
+no error.
 """
 
 from __future__ import annotations
@@ -32,20 +33,21 @@ class ServiceLinks:
         self._client, self._clock, self._server = client, clock, server
         self._known: dict[str, tuple[float, list[LinkedService]]] = {}  # by path: when it was read, and the answer
 
-    async def variables(self, pod: RunPod, *, is_static: bool) -> dict[str, str]:
-        """Raises ApiError or UnreachableError where the API server has never answered."""
+    async def variables(self, pod: RunPod, *, seen_s: float, is_static: bool) -> dict[str, str]:
+        """`seen_s`: when the node first saw the pod. Raises ApiError or UnreachableError where the API server has never
+        answered."""
         own: list[LinkedService] = []
         if pod.spec.enable_service_links is not False:
             listing = request.listing(SERVICES, namespace=pod.metadata.namespace)
-            own = await self._services(listing, SHARED_S, is_static=is_static)
+            own = await self._services(listing, SHARED_S, seen_s, is_static=is_static)
         if all(each.metadata.name != NAME for each in own):
             get = request.get(SERVICES, NAME, NAMESPACE)
-            own = [*await self._services(get, KUBERNETES_S, is_static=is_static), *own]
+            own = [*await self._services(get, KUBERNETES_S, 0.0, is_static=is_static), *own]
         return service_variables(own if self._server is None or is_static else with_server(own, self._server))
 
-    async def _services(self, what: Request, fresh_s: float, *, is_static: bool) -> list[LinkedService]:
+    async def _services(self, what: Request, fresh_s: float, seen_s: float, *, is_static: bool) -> list[LinkedService]:
         known, now_s = self._known.get(what.path), self._clock()
-        if known is not None and now_s - known[0] < fresh_s:
+        if known is not None and now_s - known[0] < fresh_s and known[0] >= seen_s:
             return known[1]
         if is_static:
             return known[1] if known is not None else []

@@ -55,7 +55,8 @@ class PodStart:
                 ids[start.name] = start.resume_id or container_id
         preparing = asyncio.create_task(self._starter.prepare(pod, self._node.pod_ips(pod, observed)))
         # Its containers ask again: they get this answer while it is fresh, and report an error.
-        asking = asyncio.create_task(self._node.service_links.variables(pod, is_static=is_static(pod)))
+        links, seen_s = self._node.service_links, self._starter.seen_s
+        asking = asyncio.create_task(links.variables(pod, seen_s=seen_s, is_static=is_static(pod)))
         failures: list[StartFailure] = []
         try:
             with self._counted_user_errors(sandbox, actions, failures):
